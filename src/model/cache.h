@@ -1,0 +1,41 @@
+// Per-sequence state of generation: window rings, compressed entries, indexer keys and the raw rows of open compressor blocks.
+// A fixed number of slots, each for one sequence of up to `capacity` tokens (spec 4.10). Owned by one thread.
+#pragma once
+#include <vector>
+
+#include "model/config.h"
+#include "tensor/tensor.h"
+
+namespace model {
+
+// Letters: S slots, X sliding_window, N entries, K head_dim, I index_head_dim, P rows kept (ratio, twice that with overlap), C channels
+struct CompressorState {
+  tensor::Tensor kv_SPC, score_SPC;  // f32; row = position mod P
+  tensor::Tensor entries_SNK;
+};
+
+struct LayerCache {
+  tensor::Tensor window_SXK;  // row = position mod sliding_window
+  CompressorState main, index;  // empty where the layer has none
+};
+
+class Cache {
+ public:
+  // Memory: bytes_per_slot(config, capacity) * num_slots, allocated at once.
+  Cache(const Config& config, int64_t num_slots, int64_t capacity, tensor::Device device);
+
+  // Copies the whole state of one slot over others: n samples of one prompt share its prefill.
+  void fork(int64_t from, const std::vector<int64_t>& to);
+
+  int64_t num_slots() const { return num_slots_; }
+  int64_t capacity() const { return capacity_; }
+  LayerCache& layer(int64_t index) { return layers_[static_cast<size_t>(index)]; }
+
+  static int64_t bytes_per_slot(const Config& config, int64_t capacity);
+
+ private:
+  int64_t num_slots_, capacity_;
+  std::vector<LayerCache> layers_;
+};
+
+}  // namespace model
