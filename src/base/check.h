@@ -1,5 +1,5 @@
-// CHECK(condition) and CHECK(condition, "format", args...): for bugs of our own. A failed check throws Error{internal} with
-// file and line; it is never used for input from outside.
+// CHECK(condition) and CHECK(condition, "format", args...): for bugs of our own. A failed check throws Error{internal}
+// with file and line; it is never used for input from outside.
 #pragma once
 #include "base/error.h"
 
@@ -13,7 +13,7 @@ std::string check_detail(fmt::format_string<Args...> text, Args&&... args) {
 }  // namespace base
 
 #undef CHECK  // c10 defines a macro of this name
-#define CHECK(condition, ...)                                                                             \
-  do {                                                                                                    \
+#define CHECK(condition, ...)                                                                                  \
+  do {                                                                                                         \
     if (!(condition)) ::base::check_failed(__FILE__, __LINE__, #condition, ::base::check_detail(__VA_ARGS__)); \
   } while (false)

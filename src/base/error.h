@@ -1,6 +1,6 @@
-// The one error type of Furlong. Thrown at entry points, with a message that names the thing, what it was, what it should
-// have been, and where possible what to do. Caught in main, in a request handler, at a worker's top. Bugs of our own are
-// CHECKs (base/check.h), not Errors.
+// The one error type of Furlong. Thrown at entry points, with a message that names the thing, what it was, what it
+// should have been, and where possible what to do. Caught in main, in a request handler, at a worker's top. Bugs of our
+// own are CHECKs (base/check.h), not Errors.
 #pragma once
 #include <fmt/format.h>
 

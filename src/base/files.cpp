@@ -52,7 +52,8 @@ std::string read_file(const fs::path& path, int64_t max_bytes) {
   const Descriptor file(path, O_RDONLY);
   const int64_t size = regular_size(file.get(), path);
   if (size > max_bytes) {
-    fail(Code::invalid_argument, "{}: has {} bytes, more than the {} allowed for a file of this kind", path.string(), size, max_bytes);
+    fail(Code::invalid_argument, "{}: has {} bytes, more than the {} allowed for a file of this kind", path.string(),
+         size, max_bytes);
   }
   std::string text(static_cast<size_t>(size), '\0');
   size_t done = 0;

@@ -1,5 +1,5 @@
-// Files that appear whole, and files read with a limit. Errors name the path and what to do. No function follows a claim that
-// a file makes about its own size.
+// Files that appear whole, and files read with a limit. Errors name the path and what to do. No function follows a
+// claim that a file makes about its own size.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +12,8 @@ namespace base {
 // The whole file. Errors: not_found; invalid_argument when it has more than max_bytes; unavailable when reading fails.
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{1} << 34);
 
-// Writes path + ".tmp", fsync, rename to path, fsync of the folder: readers see the old file or the new one, never a part.
+// Writes path + ".tmp", fsync, rename to path, fsync of the folder: readers see the old file or the new one, never a
+// part.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
 // Makes the names in a folder durable (fsync of the folder itself).
@@ -24,8 +25,8 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 // Bytes free for this user on the file system that holds path (or its nearest existing parent).
 int64_t free_bytes(const std::filesystem::path& path);
 
-// A file mapped read-only. Movable; unmaps at the end. The bytes stay valid for the life of the object, also when the file is
-// renamed or deleted. A file truncated by somebody else while it is mapped is outside what can be caught.
+// A file mapped read-only. Movable; unmaps at the end. The bytes stay valid for the life of the object, also when the
+// file is renamed or deleted. A file truncated by somebody else while it is mapped is outside what can be caught.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -35,7 +36,9 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), static_cast<size_t>(size_)}; }
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(data_), static_cast<size_t>(size_)};
+  }
   const std::filesystem::path& path() const { return path_; }
 
  private:

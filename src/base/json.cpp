@@ -10,19 +10,23 @@ namespace base {
 namespace {
 constexpr int kMaxDepth = 256;
 
-// The parser of nlohmann-json recurses on destruction and copies by depth: refuse deep documents by a scan of the brackets.
+// The parser of nlohmann-json recurses on destruction and copies by depth: refuse deep documents by a scan of the
+// brackets.
 void check_depth(std::string_view text, const std::string& where) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) fail(Code::corruption, "{}: JSON is nested deeper than {} levels (byte {})", where, kMaxDepth, i);
+      if (++depth > kMaxDepth)
+        fail(Code::corruption, "{}: JSON is nested deeper than {} levels (byte {})", where, kMaxDepth, i);
     } else if (c == ']' || c == '}') {
       --depth;
     }

@@ -1,5 +1,5 @@
-// JSON with the order of keys kept. Parsing is strict; a bad document is an Error{corruption} that names the source, the
-// line and the column. Nesting deeper than 256 is refused before it can exhaust the stack.
+// JSON with the order of keys kept. Parsing is strict; a bad document is an Error{corruption} that names the source,
+// the line and the column. Nesting deeper than 256 is refused before it can exhaust the stack.
 #pragma once
 #include <nlohmann/json.hpp>
 
