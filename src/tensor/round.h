@@ -1,5 +1,5 @@
-// Rounding that training passes through: forward rounds, backward hands the gradient on unchanged (straight-through; spec 6.6).
-// f32 in, f32 out, contiguous; fast on a CPU, tensor operations elsewhere, equal to the bit.
+// Rounding that training passes through: forward rounds, backward hands the gradient on unchanged (straight-through;
+// spec 6.6). f32 in, f32 out, contiguous; fast on a CPU, tensor operations elsewhere, equal to the bit.
 #pragma once
 #include <cstdint>
 

@@ -1,13 +1,12 @@
-// Numbers stored as small codes with one scale factor per block: the weights of the published checkpoints, the engine's weights
-// and activations (spec 6.2 to 6.6, decisions 2, 3, 19).
+// Numbers stored as small codes with one scale factor per block: the weights of the published checkpoints, the engine's
+// weights and activations (spec 6.2 to 6.6, decisions 2, 3, 19).
 //
-// Weights [..., R, C]: e4m3 in blocks of 128 x 128, e2m1 in blocks of 1 x 32. Leading dims are stacks (experts): a block never
-// crosses from one matrix of a stack into the next. Activations [..., C]: groups of n along the last dim. Blocks at an edge are
-// shorter and have their own scale.
-// Scale: the smallest power of two s with s * (448 or 6) >= the block's largest magnitude, exponent clamped to -127..127.
-// Values: nearest code of x / s, ties to even; a negative that rounds to zero keeps its sign.
-// A block that holds a NaN or an infinity has scale byte 255 and is NaN throughout when it is dequantised.
-// Works on any device; nothing is read back to the host.
+// Weights [..., R, C]: e4m3 in blocks of 128 x 128, e2m1 in blocks of 1 x 32. Leading dims are stacks (experts): a
+// block never crosses from one matrix of a stack into the next. Activations [..., C]: groups of n along the last dim.
+// Blocks at an edge are shorter and have their own scale. Scale: the smallest power of two s with s * (448 or 6) >= the
+// block's largest magnitude, exponent clamped to -127..127. Values: nearest code of x / s, ties to even; a negative
+// that rounds to zero keeps its sign. A block that holds a NaN or an infinity has scale byte 255 and is NaN throughout
+// when it is dequantised. Works on any device; nothing is read back to the host.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -36,9 +35,9 @@ Quantised quantise_blocks(const Tensor& weight, BlockFormat format);
 // Error{invalid_argument} when the shapes of codes and scales don't belong together, with both.
 Tensor dequantise_blocks(const Quantised& quantised);
 
-// Activations: each value replaced by what it is after quantising in groups of `group` along the last dim and back. f32 or bf16,
-// result in the same dtype and shape, contiguous. Floor of a group's largest magnitude: 1e-4 (e4m3), 6 * 2^-126 (e2m1).
-// No gradient: see tensor/round.h. On a CPU a fast path, equal to the bit.
+// Activations: each value replaced by what it is after quantising in groups of `group` along the last dim and back. f32
+// or bf16, result in the same dtype and shape, contiguous. Floor of a group's largest magnitude: 1e-4 (e4m3), 6 *
+// 2^-126 (e2m1). No gradient: see tensor/round.h. On a CPU a fast path, equal to the bit.
 Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format);
 
 // The definition of simulate_groups by tensor operations, for any device.

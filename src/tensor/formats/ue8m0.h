@@ -1,5 +1,5 @@
-// ue8m0: a power-of-two scale factor in one byte, e -> 2^(e - 127); 255 is NaN. Byte 0 is 2^-127, a subnormal f32: it decodes
-// exactly where subnormals are not flushed to zero. Source: spec 6.1, decisions 19.
+// ue8m0: a power-of-two scale factor in one byte, e -> 2^(e - 127); 255 is NaN. Byte 0 is 2^-127, a subnormal f32: it
+// decodes exactly where subnormals are not flushed to zero. Source: spec 6.1, decisions 19.
 #pragma once
 #include <cstdint>
 
