@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/rope.h"
 #include "tensor/tensor.h"
 
 namespace model {
@@ -28,6 +29,7 @@ struct CompressLayout {
   tensor::Tensor ape_row_T;      // [T] position mod W
   tensor::Tensor rows_BP;        // [B, P] rows of (state rows of the spans, new rows, one sentinel row)
   tensor::Tensor position_B;     // [B] f32 position of the first token of each new entry
+  Rotation rope_B;               // of position_B
   tensor::Tensor entry_slot_B;   // [B] slot * capacity + index: where a new entry is stored (with a cache)
   tensor::Tensor entries_QN;     // [Q, N] rows of the pool of entries (cache or new ones) that a query block may see
   tensor::Tensor visible_QLN;    // [Q, L, N] bool
@@ -41,6 +43,7 @@ struct Layout {
   int64_t num_blocks = 0;          // Q
   bool cached = false;
   tensor::Tensor position_T;       // [T] f32
+  Rotation rope_window_T, rope_compress_T;  // of position_T, for layers without and with a compressor
   tensor::Tensor slot_S;           // [S] slots of the spans
   tensor::Tensor block_token_QL;   // [Q, L] token of each query; past the end of a span: its last token
   tensor::Tensor token_block_T;    // [T] row of each token in [Q * L]

@@ -13,6 +13,7 @@
 
 #include "model/config.h"
 #include "model/profile.h"
+#include "tensor/formats/block_scale.h"
 #include "tensor/tensor.h"
 
 namespace model {
@@ -125,6 +126,9 @@ struct Weights {
 
 // The value of a parameter as it is published: bf16 for tensors stored in bf16 or below, f32 otherwise, int64 for tid2eid.
 Tensor published_value(const TensorInfo& info, const Tensor& master);
+
+// How a profile stores a tensor in blocks; nullopt where it does not quantise it.
+std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Profile& profile);
 
 // What the profile computes with: the published value, then (profile fp8) quantised as the profile stores it and dequantised
 // exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.
