@@ -1,0 +1,52 @@
+// Sampling from one row of f32 logits. A draw is a pure function of (row, parameters, seed, position): it does not
+// depend on the rows around it, on threads or on the order of calls. No torch.
+//
+// Method: y = z / T in f32 and w = exp(y - max y) in f32. Log-prob: (y - max y) - log(sum w), the sum in f32 over
+// blocks of 1024 with 16 lanes each, lanes then blocks in ascending order. The token is found by inverse CDF: u * (sum
+// of kept w), walked in ascending id, sums in f64; u has 53 bits of Philox(key: seed, counter: absolute position of the
+// token to be drawn) (decisions 9). Kept are the tokens that pass top-k, top-p and min-p, each judged on the full
+// distribution at T (joint, as SGLang); top-p keeps the shortest list in the order (higher score, lower id; decisions
+// 6) whose mass reaches it.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rollout/request.h"
+
+namespace rollout {
+
+// Log-probs are never below this; what a token of probability 0 gets. (JSON has no infinity; the official API shows the
+// same.)
+constexpr float kLowestLogProb = -9999.0f;
+
+struct Draw {
+  int32_t id = 0;
+  float log_prob = 0;  // log_softmax(z / T) over the full row, before any filter; greedy: T = 1
+};
+
+// What is computed from a row once: y - max y and its exponentials. Reusable memory; one per thread.
+class RowSampler {
+ public:
+  // -infinity marks ids that do not exist. nullopt: the row has a NaN or +infinity, is -infinity throughout, or
+  // overflows when divided by T. params must have passed check(); position >= 0.
+  std::optional<Draw> draw(std::span<const float> logits_V, const SamplingParams& params, uint64_t seed,
+                           int64_t position);
+
+  // Log-prob of a given id at a temperature > 0. nullopt as above.
+  std::optional<float> log_prob(std::span<const float> logits_V, double temperature, int32_t id);
+
+ private:
+  bool exponentiate(std::span<const float> logits_V, double temperature);
+  float log_prob_of(size_t id) const;
+  size_t choose(std::span<const float> logits_V, const SamplingParams& params, double u);
+  void list_best(std::span<const float> logits_V, const SamplingParams& params, double total);
+
+  std::vector<float> shifted_, weights_;  // y - max y; its exponential
+  float log_sum_ = 0;
+  size_t best_ = 0;             // lowest id of the highest score
+  std::vector<uint32_t> kept_;  // ids in the order (higher score, lower id)
+};
+
+}  // namespace rollout
