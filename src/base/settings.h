@@ -1,18 +1,5 @@
 // Settings are plain structs with a visitor. A field's default, range, unit and help text stand once, in the struct,
 // and give the command line (--section.key=value), the TOML file, --help, the checks and the settings saved with a run.
-//
-//   struct SchedulerSettings {
-//     int64_t max_batch_tokens = 8192;
-//     template <class V> void visit(V&& v) {
-//       v("max_batch_tokens", max_batch_tokens, "tokens in one forward pass, prefill and decode together",
-//       base::Range{1, 1 << 20});
-//     }
-//   };
-//
-// Field types: bool, int64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>, structs with visit()
-// (a section: its fields are named section.field), and std::vector of such structs (a list: list.0.field, [[list]] in
-// TOML). After the help text, in any order: Range (of a number, or of each number of a list), OneOf (for a text, or
-// each text of a list), Resume (of a field, or of all fields of a section).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -27,6 +14,19 @@
 #include <vector>
 
 #include "base/json.h"
+
+//   struct SchedulerSettings {
+//     int64_t max_batch_tokens = 8192;
+//     template <class V> void visit(V&& v) {
+//       v("max_batch_tokens", max_batch_tokens, "tokens in one forward pass, prefill and decode together",
+//         base::Range{1, 1 << 20});
+//     }
+//   };
+//
+// Field types: bool, int64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>, structs with visit()
+// (a section: its fields are named section.field), and std::vector of such structs (a list: list.0.field, [[list]] in
+// TOML). After the help text, in any order: Range (of a number, or of each number of a list), OneOf (for a text, or
+// each text of a list), Resume (of a field, or of all fields of a section).
 
 namespace base {
 
