@@ -8,7 +8,9 @@ set(FURLONG_LIBS_rewards CURL::libcurl)
 
 function(furlong_use_torch target)
   target_link_libraries(${target} PUBLIC furlong_torch)
-  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  # One precompiled header serves libraries and tests only if both are compiled as the same kind of position-independent code.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fpch-preprocess -fPIC)
   if(target STREQUAL "furlong_tensor")
     target_precompile_headers(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src/tensor/tensor.h")
   else()

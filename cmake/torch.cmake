@@ -7,8 +7,13 @@ if(NOT _num_torch_dirs EQUAL 1)
   message(FATAL_ERROR "no torch package under ${FURLONG_VENV}: run ./dev setup")
 endif()
 set(TORCH_DIR "${_torch_dirs}")
+# torch ships headers of another fmt, without its library: the system's must be found first, or nothing that formats would link.
+get_target_property(_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/fmt_first")
+file(CREATE_LINK "${_fmt_include}/fmt" "${CMAKE_BINARY_DIR}/fmt_first/fmt" SYMBOLIC)
 add_library(furlong_torch INTERFACE)
 target_include_directories(furlong_torch SYSTEM INTERFACE
+  "${CMAKE_BINARY_DIR}/fmt_first"
   "${TORCH_DIR}/include" "${TORCH_DIR}/include/torch/csrc/api/include")
 target_link_directories(furlong_torch INTERFACE "${TORCH_DIR}/lib")
 target_link_options(furlong_torch INTERFACE "-Wl,-rpath,${TORCH_DIR}/lib")
