@@ -1,0 +1,84 @@
+// Reading of command lines.
+#include "apps/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace apps {
+namespace {
+
+bool is_option(const std::string& argument) { return argument.starts_with("--") && argument.size() > 2; }
+
+bool is_bool(const base::Fields& fields, const std::string& name) {
+  return std::any_of(fields.begin(), fields.end(), [&](const base::Field& field) {
+    return field.kind == base::FieldKind::boolean && field.name == name;
+  });
+}
+
+void check_positional(const Usage& usage, const CommandLine& line) {
+  const size_t count = line.positional.size();
+  if (count < usage.min_positional) {
+    throw UsageError(
+        fmt::format("furlong {}: an argument is missing: furlong {} {}", usage.name, usage.name, usage.parameters));
+  }
+  if (count > usage.max_positional) {
+    throw UsageError(fmt::format("furlong {}: unexpected argument \"{}\" (a setting is written --key=value)",
+                                 usage.name, line.positional[usage.max_positional]));
+  }
+}
+
+}  // namespace
+
+CommandLine read_command_line(const base::Fields& fields, const Usage& usage, const Arguments& arguments) {
+  CommandLine line;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--help" || argument == "-h") {
+      line.help = true;
+    } else if (!is_option(argument)) {
+      if (argument.size() > 1 && argument.front() == '-') {
+        throw UsageError(
+            fmt::format("furlong {}: unknown option \"{}\": options have two dashes", usage.name, argument));
+      }
+      line.positional.push_back(argument);
+    } else if (argument.find('=') != std::string::npos || is_bool(fields, argument.substr(2))) {
+      line.overrides.push_back(argument);
+    } else if (i + 1 < arguments.size() && !is_option(arguments[i + 1])) {
+      line.overrides.push_back(argument + "=" + arguments[++i]);
+    } else {
+      line.overrides.push_back(argument);  // without a value: refused when it is assigned, with the name known there
+    }
+  }
+  if (!line.help) check_positional(usage, line);
+  return line;
+}
+
+void apply_overrides(base::Fields& fields, const CommandLine& line) {
+  try {
+    for (const std::string& argument : line.overrides) base::override_setting(fields, argument);
+  } catch (const base::Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+bool parse_arguments(base::Fields& fields, const Usage& usage, const Arguments& arguments, CommandLine& line) {
+  line = read_command_line(fields, usage, arguments);
+  if (line.help) {
+    std::fputs(help_text(fields, usage).c_str(), stdout);
+    return false;
+  }
+  apply_overrides(fields, line);
+  return true;
+}
+
+std::string help_text(base::Fields& fields, const Usage& usage) {
+  const std::string parameters = usage.parameters.empty() ? "" : " " + usage.parameters;
+  return fmt::format("usage: furlong {}{} [--key=value ...]\n\n{}\n\n{}", usage.name, parameters, usage.summary,
+                     base::settings_help(fields));
+}
+
+}  // namespace apps

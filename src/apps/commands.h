@@ -1,0 +1,25 @@
+// The subcommands of the program, a file each. Each returns the exit code of the process: 0, or 128 + signal when a run
+// was told to stop. Errors are thrown: base::Error for what is wrong with files, settings or machine, UsageError for
+// the command line.
+#pragma once
+#include <span>
+
+#include "apps/arguments.h"
+
+namespace apps {
+
+int run_train(const Arguments& arguments);
+int run_eval(const Arguments& arguments);
+int run_generate(const Arguments& arguments);
+int run_score(const Arguments& arguments);
+int run_inspect(const Arguments& arguments);
+int run_report(const Arguments& arguments);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments& arguments);
+};
+std::span<const Command> all_commands();
+
+}  // namespace apps

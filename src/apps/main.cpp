@@ -1,0 +1,53 @@
+// The program: finds the subcommand, and turns what it throws into a message and an exit code.
+//   0 done, 1 an error, 2 not called as the usage says, 128 + signal stopped by it
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace {
+
+void print_usage(std::FILE* out) {
+  fmt::print(out, "usage: furlong COMMAND [ARGUMENTS]\n\nReinforcement learning of DeepSeek-V4.\n\n");
+  for (const apps::Command& command : apps::all_commands())
+    fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  fmt::print(out, "\n`furlong COMMAND --help` lists the arguments and settings of a command.\n");
+}
+
+int dispatch(const std::string& name, const apps::Arguments& arguments) {
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_usage(stdout);
+    return 0;
+  }
+  for (const apps::Command& command : apps::all_commands()) {
+    if (name == command.name) return command.run(arguments);
+  }
+  throw apps::UsageError(fmt::format("furlong: there is no command \"{}\"", name));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    print_usage(stderr);
+    return 2;
+  }
+  const std::string name = argv[1];
+  try {
+    base::set_up_log("info");
+    return dispatch(name, apps::Arguments(argv + 2, argv + argc));
+  } catch (const apps::UsageError& error) {
+    fmt::print(stderr, "{}\n(--help says more)\n", error.what());
+    return 2;
+  } catch (const base::Error& error) {
+    fmt::print(stderr, "error ({}): {}\n", base::to_string(error.code()), error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error (a bug in Furlong, or a library that failed: please report it): {}\n", error.what());
+    return 1;
+  }
+}
