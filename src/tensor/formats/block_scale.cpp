@@ -33,15 +33,13 @@ void check_matrix(const std::vector<int64_t>& shape, BlockFormat format) {
   }
 }
 
-// The byte of the smallest power of two s with s * top >= amax, from the bits of amax: top = 1.75 * 2^8 or 1.5 * 2^2,
-// so the exponent is that of amax less 8 (2), one more if amax's mantissa is above top's. 255 where amax is not finite.
+// scale_byte of formats/simulate_cpu.h; 255 where amax is not finite.
 Tensor scale_bytes(const Tensor& amax, BlockFormat format) {
-  const PowerOfTwoScale rule = power_of_two_scale(format);
+  const ScaleRule rule = scale_rule(format);
   const Tensor bits = amax.contiguous().view(at::kInt);
   const Tensor exponent = at::bitwise_right_shift(bits, 23);
   const Tensor above = bits.bitwise_and(0x7fffff) > rule.mantissa;
-  const Tensor byte = (exponent - rule.exponent + above).clamp_min(0).masked_fill_(exponent == 255, 255);
-  return byte.to(at::kByte);
+  return (exponent - rule.exponent + above).clamp_min(0).masked_fill_(exponent == 255, 255).to(at::kByte);
 }
 
 // [..., R, C] -> [..., R', r, C', c], zeros beyond the edges.

@@ -84,14 +84,12 @@ void scale_and_round(const float* from, float* to, int64_t count, float scale, f
 }
 
 void simulate_group(const float* from, float* to, int64_t count, BlockFormat format) {
-  const PowerOfTwoScale rule = power_of_two_scale(format);
   const int32_t amax = std::max(largest_bits(from, count), std::bit_cast<int32_t>(activation_floor(format)));
-  const int32_t exponent = amax >> 23;
-  if (exponent == 255) {
+  if (amax >= 0x7f800000) {  // an infinity or a NaN in the group
     std::fill(to, to + count, std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const int32_t byte = std::max(exponent - rule.exponent + ((amax & 0x7fffff) > rule.mantissa ? 1 : 0), 0);
+  const int32_t byte = scale_byte(amax, scale_rule(format));
   const float scale = ue8m0_to_float(static_cast<uint8_t>(byte));
   const float reciprocal = ue8m0_to_float(static_cast<uint8_t>(254 - byte));
   if (format == BlockFormat::e4m3) {

@@ -7,13 +7,19 @@
 
 namespace tensor {
 
-// Byte of a power-of-two scale from the bits of a block's largest magnitude: its exponent field less `exponent`, one
-// more when its mantissa field is above `mantissa` (those of the format's largest value).
-struct PowerOfTwoScale {
+// The fields of the largest value of a format, 448 = 1.75 * 2^8 or 6 = 1.5 * 2^2, that decide on a power-of-two scale.
+struct ScaleRule {
   int32_t exponent, mantissa;
 };
-constexpr PowerOfTwoScale power_of_two_scale(BlockFormat format) {
-  return format == BlockFormat::e4m3 ? PowerOfTwoScale{8, 0x600000} : PowerOfTwoScale{2, 0x400000};  // 448, 6
+constexpr ScaleRule scale_rule(BlockFormat format) {
+  return format == BlockFormat::e4m3 ? ScaleRule{8, 0x600000} : ScaleRule{2, 0x400000};
+}
+
+// The ue8m0 byte of the smallest power of two s with s * largest value >= amax, from the bits of a finite amax >= 0:
+// amax's exponent field less the rule's, one more when amax's mantissa field is above the rule's.
+constexpr int32_t scale_byte(int32_t amax_bits, ScaleRule rule) {
+  const int32_t byte = (amax_bits >> 23) - rule.exponent + ((amax_bits & 0x7fffff) > rule.mantissa ? 1 : 0);
+  return byte > 0 ? byte : 0;
 }
 
 inline constexpr int kZeroBlockByte = 127 - 22;  // decisions 3
