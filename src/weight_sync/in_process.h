@@ -13,8 +13,8 @@ struct PublishReport {
 
 inline constexpr int64_t kBucketBytes = int64_t{64} << 20;
 
-// Brings the sink to `version` whole, or leaves it as it was and throws (see session.h). bucket_bytes: a bucket is handed over
-// when it holds at least that much; one tensor is never split.
+// Brings the sink to `version` whole, or leaves it as it was and throws (see session.h). bucket_bytes: a bucket is
+// handed over when it holds at least that much; one tensor is never split.
 PublishReport publish(Source& source, Sink& sink, int64_t version, int64_t bucket_bytes = kBucketBytes);
 
 }  // namespace weight_sync

@@ -1,5 +1,5 @@
-// What a weight update will hold, said before any of it is sent: each tensor's name, shape, encoding, size and checksum. The
-// encoding travels with the data: a receiver converts from what arrived, never from what it guesses.
+// What a weight update will hold, said before any of it is sent: each tensor's name, shape, encoding, size and
+// checksum. The encoding travels with the data: a receiver converts from what arrived, never from what it guesses.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ using tensor::Tensor;
 // How the bytes of a tensor encode its values: row-major, little-endian.
 enum class Encoding { f32, bf16, i64 };
 
-std::string to_string(Encoding encoding);       // "F32", "BF16", "I64" as in safetensors
+std::string to_string(Encoding encoding);  // "F32", "BF16", "I64" as in safetensors
 at::ScalarType scalar_type(Encoding encoding);
 
 struct TensorSpec {
@@ -43,7 +43,8 @@ struct Manifest {
 
   // {"tensors": [{"name", "shape", "encoding", "bytes", "checksum": 16 hex digits}, ...]}
   base::Json to_json() const;
-  // Errors: corruption naming `where`, the tensor and the field. Sizes are checked against shapes, names against repetition.
+  // Errors: corruption naming `where`, the tensor and the field. Sizes are checked against shapes, names against
+  // repetition.
   static Manifest from_json(const base::Json& json, const std::string& where);
 };
 
@@ -54,7 +55,8 @@ enum class PublishAs { published, master };
 // The form that an engine of this profile expects.
 PublishAs publish_as(const model::Profile& profile);
 
-// The tensors that a whole update of this model holds, in the order of model::Weights::visit_named. Needs no allocated weights.
+// The tensors that a whole update of this model holds, in the order of model::Weights::visit_named. Needs no allocated
+// weights.
 std::vector<TensorSpec> expected_tensors(const model::Weights& weights, PublishAs as);
 
 }  // namespace weight_sync

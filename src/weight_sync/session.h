@@ -1,10 +1,10 @@
-// One weight update as a transaction: begin(version, manifest) -> write(bucket)* -> end -> commit, or abort. Until commit
-// returns, the sink serves the version it had; after it, the new one whole.
+// One weight update as a transaction: begin(version, manifest) -> write(bucket)* -> end -> commit, or abort. Until
+// commit returns, the sink serves the version it had; after it, the new one whole.
 //
-// Any call out of order, and anything that arrives missing, extra, twice, or with another checksum, shape, dtype or a value
-// that isn't finite, is an Error{invalid_argument or corruption} that names the tensor, what it was and what it should be. Such
-// an error aborts the update; the session can then begin another. Used by one thread at a time; of two sessions on one sink the
-// second's begin is Error{unavailable}.
+// Any call out of order, and anything that arrives missing, extra, twice, or with another checksum, shape, dtype or a
+// value that isn't finite, is an Error{invalid_argument or corruption} that names the tensor, what it was and what it
+// should be. Such an error aborts the update; the session can then begin another. Used by one thread at a time; of two
+// sessions on one sink the second's begin is Error{unavailable}.
 #pragma once
 #include <cstdint>
 #include <string>

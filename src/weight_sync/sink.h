@@ -1,7 +1,8 @@
 // The receiving side of a weight update: what an engine implements. Only a Session calls the hooks, in this order:
 //   begin, then write once for each tensor of expected_tensors(), then commit; or abort at any point after begin.
-// What a hook is handed has been checked (name, shape, encoding, checksum, finite values); a hook converts it from these bytes
-// into the engine's own layout. If a hook throws, the session calls abort and version() must still serve unchanged.
+// What a hook is handed has been checked (name, shape, encoding, checksum, finite values); a hook converts it from
+// these bytes into the engine's own layout. If a hook throws, the session calls abort and version() must still serve
+// unchanged.
 #pragma once
 #include <atomic>
 #include <cstdint>

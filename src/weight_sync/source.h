@@ -12,8 +12,8 @@ class Source {
  public:
   virtual ~Source() = default;
 
-  // The manifest of the values as they are now. They must not change before each() has returned: a receiver would refuse the
-  // tensor by its checksum.
+  // The manifest of the values as they are now. They must not change before each() has returned: a receiver would
+  // refuse the tensor by its checksum.
   virtual Manifest manifest() = 0;
 
   // Each tensor in the manifest's order, in its encoding's dtype, on any device. The tensor is valid during the call.
