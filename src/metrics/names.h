@@ -12,8 +12,8 @@ inline constexpr std::string_view kRewardStd = "reward/std";    // over the same
 // Fractions of the collected groups whose rewards are all equal: at the best value seen in the step, and below it.
 inline constexpr std::string_view kRewardSolved = "reward/solved";
 inline constexpr std::string_view kRewardUnsolved = "reward/unsolved";
-inline constexpr std::string_view kRewardFailures =
-    "reward/failures";  // samples that got the failure value instead of a score
+// Samples that got the failure value instead of a score.
+inline constexpr std::string_view kRewardFailures = "reward/failures";
 
 inline constexpr std::string_view kResponseLengthMean = "response/length_mean";  // tokens, stop token included
 inline constexpr std::string_view kResponseLengthMax = "response/length_max";    // tokens
