@@ -1,0 +1,68 @@
+// The weights of a rollout engine, and the receiving end of a weight update: what arrives is converted tensor by tensor
+// into a staged copy, which replaces the serving one at commit, whole. Where the profile quantises, the engine
+// quantises what arrived itself (decisions 4) and keeps the codes and scales beside the values that it computes with.
+// Nothing is taken over from the version before.
+//
+// Threads: a Session calls the hooks, one at a time; commit runs inside `gate`, which must exclude readers of
+// serving(). version() may be called by any thread.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/weights.h"
+#include "tensor/formats/block_scale.h"
+#include "weight_sync/sink.h"
+
+namespace rollout {
+
+using tensor::Tensor;
+
+class EngineWeights : public weight_sync::Sink {
+ public:
+  // Runs `swap` at a moment when nobody reads the weights, on the calling thread, before it returns.
+  using Gate = std::function<void(const std::function<void()>& swap)>;
+
+  EngineWeights(const model::Config& config, const model::Profile& profile, tensor::Device device, Gate gate);
+
+  int64_t version() const override { return version_.load(); }
+  std::vector<weight_sync::TensorSpec> expected_tensors() const override;
+
+  // What forward passes read: equal to model::run_weights of the published values. CHECK: a version has been committed.
+  const model::Weights& serving() const;
+  // Codes and scales of a tensor by its native name; nullptr if the profile does not quantise it or nothing is
+  // committed.
+  const tensor::Quantised* quantised(const std::string& name) const;
+  const model::Profile& profile() const { return profile_; }
+
+ protected:
+  void begin(int64_t version, const weight_sync::Manifest& manifest) override;
+  void write(const weight_sync::ManifestEntry& entry, const Tensor& value) override;
+  void commit() override;
+  void abort() noexcept override;
+
+ private:
+  struct Version {
+    model::Weights run;
+    std::unordered_map<std::string, tensor::Quantised> quantised;
+  };
+  // Where a named tensor (one expert of a stack) lives in the staged copy.
+  struct Place {
+    model::TensorInfo info;
+    Tensor run;
+  };
+
+  model::Config config_;
+  model::Profile profile_;
+  tensor::Device device_;
+  Gate gate_;
+  std::unique_ptr<Version> serving_, staged_;
+  std::unordered_map<std::string, Place> places_;
+  int64_t staged_version_ = weight_sync::kNoVersion;
+  std::atomic<int64_t> version_ = weight_sync::kNoVersion;
+};
+
+}  // namespace rollout
