@@ -43,7 +43,7 @@ class Session {
  private:
   void require(State wanted, const char* call) const;
   void check_version(int64_t version) const;
-  void check_manifest() const;
+  void check_manifest();
   void receive(const BucketItem& item);
   void drop() noexcept;
   template <class Call>

@@ -32,7 +32,7 @@ class Sink {
 
   // Makes room for a staged copy. Nothing is visible yet.
   virtual void begin(int64_t version, const Manifest& manifest) = 0;
-  // One whole tensor, in the dtype of its encoding, contiguous, valid during the call only: copy or convert it.
+  // One whole tensor, in the dtype of its encoding, contiguous, on the device of the sender.
   virtual void write(const ManifestEntry& entry, const Tensor& value) = 0;
   // Makes the staged copy the one that serves, as `version` of begin: all of it or, when it throws, none of it.
   virtual void commit() = 0;

@@ -16,7 +16,8 @@ class Source {
   // refuse the tensor by its checksum.
   virtual Manifest manifest() = 0;
 
-  // Each tensor in the manifest's order, in its encoding's dtype, on any device. The tensor is valid during the call.
+  // Each tensor in the manifest's order, in its encoding's dtype, on any device. The receiver may keep it: its memory
+  // is not written to again.
   virtual void each(const std::function<void(const std::string& name, const Tensor& value)>& see) = 0;
 };
 

@@ -39,10 +39,10 @@ float e2m1_to_float(uint8_t code) {
 }
 
 Tensor e2m1_codes(const Tensor& values) {
-  const Tensor boundaries = at::tensor(at::ArrayRef<float>(limits().data(), limits().size())).to(values.device());
-  const Tensor wide = values.to(at::kFloat);
-  const Tensor magnitude = at::bucketize(wide.abs(), boundaries, /*out_int32=*/true);  // count of limits below
-  return (magnitude + at::signbit(wide) * 8).to(at::kByte);
+  const Tensor wide = values.to(at::kFloat), magnitude = wide.abs();
+  Tensor codes = at::signbit(wide).to(at::kByte).mul_(8);
+  for (const float limit : limits()) codes.add_(magnitude > limit);
+  return codes;
 }
 
 Tensor e2m1_values(const Tensor& codes) {
