@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/error.h"
 
@@ -65,20 +64,15 @@ void apply_overrides(base::Fields& fields, const CommandLine& line) {
   }
 }
 
-bool parse_arguments(base::Fields& fields, const Usage& usage, const Arguments& arguments, CommandLine& line) {
-  line = read_command_line(fields, usage, arguments);
-  if (line.help) {
-    std::fputs(help_text(fields, usage).c_str(), stdout);
-    return false;
-  }
-  apply_overrides(fields, line);
-  return true;
-}
-
 std::string help_text(base::Fields& fields, const Usage& usage) {
   const std::string parameters = usage.parameters.empty() ? "" : " " + usage.parameters;
   return fmt::format("usage: furlong {}{} [--key=value ...]\n\n{}\n\n{}", usage.name, parameters, usage.summary,
                      base::settings_help(fields));
+}
+
+int print_help(base::Fields& fields, const Usage& usage) {
+  fmt::print("{}", help_text(fields, usage));
+  return 0;
 }
 
 }  // namespace apps

@@ -35,10 +35,9 @@ CommandLine read_command_line(const base::Fields& fields, const Usage& usage, co
 // Assigns the overrides in order; an Error becomes a UsageError.
 void apply_overrides(base::Fields& fields, const CommandLine& line);
 
-// For a subcommand without a file of settings: both of the above; with --help prints the help and returns nothing.
-bool parse_arguments(base::Fields& fields, const Usage& usage, const Arguments& arguments, CommandLine& line);
-
 // "usage: furlong NAME PARAMETERS [--key=value ...]", the summary, and every setting.
 std::string help_text(base::Fields& fields, const Usage& usage);
+// Prints it on standard output; returns the exit code 0.
+int print_help(base::Fields& fields, const Usage& usage);
 
 }  // namespace apps

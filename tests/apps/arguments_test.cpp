@@ -31,8 +31,9 @@ struct Parsed {
 Parsed parse(const apps::Arguments& arguments) {
   Parsed parsed;
   base::Fields fields = base::fields_of(parsed.options);
-  apps::CommandLine line;
-  EXPECT_TRUE(apps::parse_arguments(fields, kUsage, arguments, line));
+  const apps::CommandLine line = apps::read_command_line(fields, kUsage, arguments);
+  EXPECT_FALSE(line.help);
+  apps::apply_overrides(fields, line);
   parsed.positional = line.positional;
   return parsed;
 }
