@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "actor/settings.h"
 #include "base/settings.h"
+#include "report/console.h"
 #include "rewards/reward.h"
 #include "rollout/request.h"
 #include "rollout/settings.h"
@@ -86,22 +88,103 @@ struct RolloutSettings {
   }
 };
 
+struct WarmupSettings {
+  int64_t steps = 0;
+  int64_t batch_size = 64;
+  actor::OptimizerSettings optimizer;
+
+  template <class V>
+  void visit(V&& v) {
+    v("steps", steps, "updates of supervised training before reinforcement learning; 0: none", base::Range{0});
+    v("batch_size", batch_size, "demonstrations in one update", base::Range{1, 1 << 20});
+    v("optimizer", optimizer, "optimizer of the warm-up; reinforcement learning starts with a fresh one");
+  }
+};
+
+struct EvalSetSettings {
+  std::string name;
+  int64_t num_samples = 8;
+  bool greedy = false;
+  std::vector<std::string> by;
+  std::string reward_kind;
+  rollout::SamplingParams sampling;
+
+  template <class V>
+  void visit(V&& v) {
+    v("name", name, "what the set is called in eval.jsonl and on the console");
+    v("num_samples", num_samples, "answers to each problem, for pass@1, 2, 4, ... up to this", base::Range{1, 1 << 16});
+    v("greedy", greedy, "one answer more to each problem, without sampling");
+    v("by", by, "metadata keys of the rows by whose values pass@1 is broken down");
+    v("reward_kind", reward_kind, "how answers are scored; empty: as reward.kind");
+    v("sampling", sampling, "how answers are sampled; nothing is taken over from rollout.sampling");
+  }
+};
+
+struct EvalSettings {
+  int64_t every = 10;
+  bool at_start = true;
+  bool at_end = true;
+  std::vector<EvalSetSettings> sets;
+
+  template <class V>
+  void visit(V&& v) {
+    v("every", every, "steps between evaluations; 0: none in between", base::Range{0}, base::Resume::harmless);
+    v("at_start", at_start, "evaluate before the first step of reinforcement learning", base::Resume::harmless);
+    v("at_end", at_end, "evaluate after the last step", base::Resume::harmless);
+    v("sets", sets, "named sets of held-out problems", base::Resume::harmless);
+  }
+};
+
+struct CheckpointSettings {
+  int64_t every = 20;
+  int64_t keep = 2;
+  std::string best = "";
+  std::string model_dtype = "bf16";
+
+  template <class V>
+  void visit(V&& v) {
+    v("every", every, "steps between checkpoints of the whole run state, in warm-up and learning", base::Range{1},
+      base::Resume::harmless);
+    v("keep", keep, "newest checkpoints that are kept", base::Range{1, 1e6}, base::Resume::harmless);
+    v("best", best,
+      "evaluation figure by whose highest value the best model is kept in run.dir/best, \"addition/pass@1\"; empty: "
+      "none",
+      base::Resume::harmless);
+    v("model_dtype", model_dtype, "number format of the models that are saved", base::OneOf{"bf16", "f32"},
+      base::Resume::harmless);
+  }
+};
+
 // Everything that a recipe says.
 struct RunSettings {
   RunSection run;
   ModelSettings model;
   TokenizerSettings tokenizer;
+  WarmupSettings warmup;
   RolloutSettings rollout;
   rewards::RewardSettings reward;
+  actor::ActorSettings actor;
+  EvalSettings eval;
+  CheckpointSettings checkpoint;
+  report::ConsoleSettings console;
 
   template <class V>
   void visit(V&& v) {
     v("run", run, "the run");
     v("model", model, "the policy at the start");
     v("tokenizer", tokenizer, "text to token ids");
+    v("warmup", warmup, "supervised training before reinforcement learning");
     v("rollout", rollout, "asking the policy");
     v("reward", reward, "scoring the answers");
+    v("actor", actor, "learning from the scored answers");
+    v("eval", eval, "evaluation");
+    v("checkpoint", checkpoint, "saving the run");
+    v("console", console, "what a person sees");
   }
+
+  // How the sections fit together: everything that can be known before a file is read. Warns about what is legal and
+  // usually a mistake. Error{invalid_argument} naming the settings to change.
+  void check() const;
 };
 
 }  // namespace controller
