@@ -37,6 +37,11 @@ std::string_view kind_of(const Json& json) {
   }
 }
 
+std::string quote(std::string_view text) {
+  constexpr size_t kMaxBytes = 120;
+  return base::to_line(Json(std::string(text.substr(0, kMaxBytes)) + (text.size() > kMaxBytes ? "..." : "")));
+}
+
 const Json* find_member(const Json& json, std::string_view key, const std::string& where) {
   if (!json.is_object()) base::fail(Code::corruption, "{}: is {} and should be an object", where, kind_of(json));
   for (const auto& [name, value] : json.get_ref<const Json::object_t&>()) {

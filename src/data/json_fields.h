@@ -22,4 +22,7 @@ bool bool_member_or(const base::Json& json, std::string_view key, bool fallback,
 // "an object", "a text", ... for messages.
 std::string_view kind_of(const base::Json& json);
 
+// A foreign text for messages: as a JSON text on one line, cut after 120 bytes.
+std::string quote(std::string_view text);
+
 }  // namespace data

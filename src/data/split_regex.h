@@ -1,6 +1,7 @@
 // The regular expressions of tokenizer.json, which are written for Oniguruma's Ruby syntax, run by PCRE2 in UTF and UCP
 // mode. Constructs that the two libraries read differently are rewritten (\s, \w) or refused; none changes its meaning
-// in silence. Sources: Oniguruma doc/RE, pcre2pattern(3). Unicode: PCRE2 10.42 has version 14.
+// in silence. Sources: Oniguruma doc/RE, pcre2pattern(3). Unicode: PCRE2 10.42 knows version 14; a
+// character added to Unicode later counts as unassigned, which can cut such text elsewhere than a newer library does.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/json_fields.h"
 
 namespace data {
 namespace {
@@ -15,11 +16,7 @@ using base::Code;
 using base::Json;
 
 constexpr size_t kMaxDepth = 256;
-constexpr size_t kMaxQuoted = 160;  // bytes of a foreign text quoted in a message
-
-std::string quote(std::string_view text) {
-  return base::to_line(Json(std::string(text.substr(0, kMaxQuoted)) + (text.size() > kMaxQuoted ? "..." : "")));
-}
+constexpr size_t kMaxQuoted = 160;  // bytes of a number or of the parser's words in a message
 
 class Builder : public nlohmann::json_sax<Json> {
  public:

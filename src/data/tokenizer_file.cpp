@@ -14,8 +14,7 @@ using base::Json;
 
 int32_t checked_id(int64_t id, const std::string& token, const std::string& where) {
   if (id < 0 || id > kMaxTokenId) {
-    base::fail(Code::corruption, "{}: token {} has id {}, outside 0..{}", where, base::to_line(Json(token)), id,
-               kMaxTokenId);
+    base::fail(Code::corruption, "{}: token {} has id {}, outside 0..{}", where, quote(token), id, kMaxTokenId);
   }
   return static_cast<int32_t>(id);
 }
@@ -36,15 +35,15 @@ void read_vocab(const Json& model, const std::string& where, TokenizerFile& file
   std::unordered_map<int32_t, std::string_view> by_id;
   for (const auto& [token, id] : vocab.get_ref<const Json::object_t&>()) {
     if (!id.is_number_integer()) {
-      base::fail(Code::corruption, "{}: the id of token {} is {} and should be an integer", where,
-                 base::to_line(Json(token)), kind_of(id));
+      base::fail(Code::corruption, "{}: the id of token {} is {} and should be an integer", where, quote(token),
+                 kind_of(id));
     }
     const int32_t value = checked_id(
         id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX ? INT64_MAX : id.get<int64_t>(), token, where);
     const auto [other, is_new] = by_id.try_emplace(value, token);
     if (!is_new) {
-      base::fail(Code::corruption, "{}: tokens {} and {} have the same id {}", where,
-                 base::to_line(Json(other->second)), base::to_line(Json(token)), value);
+      base::fail(Code::corruption, "{}: tokens {} and {} have the same id {}", where, quote(other->second),
+                 quote(token), value);
     }
     file.vocab.emplace(token, value);
   }
@@ -75,7 +74,7 @@ void read_merges(const Json& model, const std::string& where, TokenizerFile& fil
       const auto found = file.vocab.find(token);
       if (found != file.vocab.end()) return found->second;
       base::fail(Code::corruption, "{}: merge {} ({} + {}) needs the token {}, which is not in the vocabulary", where,
-                 i, base::to_line(Json(left)), base::to_line(Json(right)), base::to_line(Json(token)));
+                 i, quote(left), quote(right), quote(token));
     };
     file.merges.push_back(
         {id_of(std::string(left)), id_of(std::string(right)), id_of(std::string(left) + std::string(right))});
@@ -129,16 +128,16 @@ void read_added(const Json& root, const std::string& where, TokenizerFile& file)
     }
     const auto [other, is_new] = by_id.try_emplace(token.id, token.content);
     if (!is_new && other->second != token.content) {
-      base::fail(Code::corruption, "{}: the id {} of {} belongs to {} already", at, token.id,
-                 base::to_line(Json(token.content)), base::to_line(Json(other->second)));
+      base::fail(Code::corruption, "{}: the id {} of {} belongs to {} already", at, token.id, quote(token.content),
+                 quote(other->second));
     }
     const auto in_vocab = file.vocab.find(token.content);
     if (in_vocab != file.vocab.end() && in_vocab->second != token.id) {
-      base::fail(Code::corruption, "{}: {} has id {} here and {} in the vocabulary", at,
-                 base::to_line(Json(token.content)), token.id, in_vocab->second);
+      base::fail(Code::corruption, "{}: {} has id {} here and {} in the vocabulary", at, quote(token.content), token.id,
+                 in_vocab->second);
     }
     if (!by_text.emplace(token.content, token.id).second) {
-      base::fail(Code::corruption, "{}: {} is listed twice", at, base::to_line(Json(token.content)));
+      base::fail(Code::corruption, "{}: {} is listed twice", at, quote(token.content));
     }
     file.added.push_back(std::move(token));
   }
