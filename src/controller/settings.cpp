@@ -1,7 +1,12 @@
 // Checks across sections.
 #include "controller/settings.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "base/log.h"
+#include "metrics/pass_at_k.h"
 
 namespace controller {
 using base::Code;
@@ -13,6 +18,22 @@ void check_model(const RunSettings& s) {
                "model.path is \"{}\" and model.config is \"{}\": give exactly one, a model to start from or the "
                "config.json of one that starts from random weights",
                s.model.path, s.model.config);
+  }
+}
+
+void check_data(const RunSettings& s) {
+  if (s.run.steps > 0 && s.data.rows.path.empty()) {
+    base::fail(Code::invalid_argument,
+               "run.steps is {} and data.path is empty: name the file of problems to learn from", s.run.steps);
+  }
+  if (s.warmup.steps > 0 && s.warmup.data.rows.path.empty()) {
+    base::fail(Code::invalid_argument,
+               "warmup.steps is {} and warmup.data.path is empty: name the file of demonstrations", s.warmup.steps);
+  }
+  for (const EvalSetSettings& set : s.eval.sets) {
+    if (set.data.path.empty()) {
+      base::fail(Code::invalid_argument, "eval.sets ({}).data.path is empty: name the file of its problems", set.name);
+    }
   }
 }
 
@@ -61,14 +82,27 @@ void check_sampling(const RunSettings& s) {
   }
 }
 
-void check_eval(const RunSettings& s) {
+// checkpoint.best names a figure that an evaluation writes.
+void check_best(const RunSettings& s) {
+  const std::string& best = s.checkpoint.best;
+  if (best.empty()) return;
   if (s.eval.sets.empty()) {
-    if (!s.checkpoint.best.empty()) {
-      base::fail(Code::invalid_argument, "checkpoint.best is \"{}\" but eval.sets is empty: nothing is evaluated",
-                 s.checkpoint.best);
-    }
-    return;
+    base::fail(Code::invalid_argument, "checkpoint.best is \"{}\" but eval.sets is empty: nothing is evaluated", best);
   }
+  std::vector<std::string> figures;
+  for (const EvalSetSettings& set : s.eval.sets) {
+    for (const int64_t k : metrics::usual_ks(set.num_samples))
+      figures.push_back(fmt::format("{}/pass@{}", set.name, k));
+    if (set.greedy) figures.push_back(set.name + "/greedy");
+    figures.push_back(set.name + "/reward");
+  }
+  if (std::find(figures.begin(), figures.end(), best) == figures.end()) {
+    base::fail(Code::invalid_argument, "checkpoint.best is \"{}\"; the evaluations of this run have {}", best,
+               fmt::join(figures, ", "));
+  }
+}
+
+void check_eval(const RunSettings& s) {
   for (const EvalSetSettings& set : s.eval.sets) {
     if (set.name.empty()) base::fail(Code::invalid_argument, "eval.sets: a set has no name");
     check_length("eval.sets (" + set.name + ").sampling", set.sampling.max_new_tokens, s.rollout.engine.max_context);
@@ -85,9 +119,11 @@ void check_eval(const RunSettings& s) {
 
 void RunSettings::check() const {
   check_model(*this);
+  check_data(*this);
   check_groups(*this);
   check_sampling(*this);
   check_eval(*this);
+  check_best(*this);
   actor.check();
   warmup.optimizer.schedule.check();
   rewards::check_settings(reward);

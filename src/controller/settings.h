@@ -7,6 +7,7 @@
 
 #include "actor/settings.h"
 #include "base/settings.h"
+#include "data/dataset.h"
 #include "report/console.h"
 #include "rewards/reward.h"
 #include "rollout/request.h"
@@ -88,21 +89,35 @@ struct RolloutSettings {
   }
 };
 
+struct DataSettings {
+  data::DatasetSettings rows;
+  bool shuffle = true;
+
+  template <class V>
+  void visit(V&& v) {
+    rows.visit(v);
+    v("shuffle", shuffle, "ask the problems in a new random order in each epoch; false: in file order");
+  }
+};
+
 struct WarmupSettings {
   int64_t steps = 0;
   int64_t batch_size = 64;
+  DataSettings data;
   actor::OptimizerSettings optimizer;
 
   template <class V>
   void visit(V&& v) {
     v("steps", steps, "updates of supervised training before reinforcement learning; 0: none", base::Range{0});
     v("batch_size", batch_size, "demonstrations in one update", base::Range{1, 1 << 20});
+    v("data", data, "demonstrations: rows with prompt and response");
     v("optimizer", optimizer, "optimizer of the warm-up; reinforcement learning starts with a fresh one");
   }
 };
 
 struct EvalSetSettings {
   std::string name;
+  data::DatasetSettings data;
   int64_t num_samples = 8;
   bool greedy = false;
   std::vector<std::string> by;
@@ -112,6 +127,7 @@ struct EvalSetSettings {
   template <class V>
   void visit(V&& v) {
     v("name", name, "what the set is called in eval.jsonl and on the console");
+    v("data", data, "the problems of the set");
     v("num_samples", num_samples, "answers to each problem, for pass@1, 2, 4, ... up to this", base::Range{1, 1 << 16});
     v("greedy", greedy, "one answer more to each problem, without sampling");
     v("by", by, "metadata keys of the rows by whose values pass@1 is broken down");
@@ -160,6 +176,7 @@ struct RunSettings {
   RunSection run;
   ModelSettings model;
   TokenizerSettings tokenizer;
+  DataSettings data;
   WarmupSettings warmup;
   RolloutSettings rollout;
   rewards::RewardSettings reward;
@@ -173,6 +190,7 @@ struct RunSettings {
     v("run", run, "the run");
     v("model", model, "the policy at the start");
     v("tokenizer", tokenizer, "text to token ids");
+    v("data", data, "problems to learn from");
     v("warmup", warmup, "supervised training before reinforcement learning");
     v("rollout", rollout, "asking the policy");
     v("reward", reward, "scoring the answers");

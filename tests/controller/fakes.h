@@ -1,6 +1,10 @@
 // A rollout engine and a data set that tests make up.
 #pragma once
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +19,7 @@ class FakeGenerator : public Generator {
  public:
   std::optional<std::vector<data::Group>> generate(const GenerateOrder& order) override {
     if (order.stop()) return std::nullopt;
+    samplings.push_back(order.sampling);
     std::vector<data::Group> groups;
     for (const Question& question : order.questions) {
       asked.push_back(question.group_id);
@@ -38,7 +43,8 @@ class FakeGenerator : public Generator {
   }
   int64_t version() const override { return serving; }
 
-  std::vector<int64_t> asked;  // group ids in order
+  std::vector<int64_t> asked;                      // group ids in order
+  std::vector<rollout::SamplingParams> samplings;  // of each order
   std::atomic<int64_t> serving = 0;
 };
 
