@@ -1,31 +1,17 @@
 #include "weight_sync/session.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "tensor/bytes.h"
+#include "tensor/text.h"
 
 namespace weight_sync {
 namespace {
 
 using base::Code;
 using base::fail;
-
-constexpr size_t kListed = 8;  // names of one kind in a message
-
-std::string to_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-// "missing 3: a, b, c" for a non-empty list, cut after kListed.
-void append(std::string& text, const char* kind, const std::vector<std::string>& names) {
-  if (names.empty()) return;
-  const std::vector<std::string> first(names.begin(),
-                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kListed)));
-  text += fmt::format("{}{} {}: {}{}", text.empty() ? "" : "; ", names.size(), kind, fmt::join(first, ", "),
-                      names.size() > kListed ? ", ..." : "");
-}
+using tensor::append_list;
+using tensor::shape_text;
 
 }  // namespace
 
@@ -113,17 +99,17 @@ void Session::check_manifest() {
     const TensorSpec& given = manifest_.tensors[at->second].spec;
     if (given == wanted) continue;
     wrong.push_back(fmt::format("{} is {} {}, it should be {} {}", wanted.name, to_string(given.encoding),
-                                to_text(given.shape), to_string(wanted.encoding), to_text(wanted.shape)));
+                                shape_text(given.shape), to_string(wanted.encoding), shape_text(wanted.shape)));
   }
   if (num_known < index_.size()) {
     for (const ManifestEntry& entry : manifest_.tensors) {
       if (!known.contains(entry.spec.name)) unknown.push_back(entry.spec.name);
     }
   }
-  append(problems, "listed twice", twice);
-  append(problems, "missing", missing);
-  append(problems, "unknown", unknown);
-  append(problems, "of another form", wrong);
+  append_list(problems, "listed twice", twice);
+  append_list(problems, "missing", missing);
+  append_list(problems, "unknown", unknown);
+  append_list(problems, "of another form", wrong);
   if (!problems.empty()) {
     fail(Code::invalid_argument, "weight update to version {}: the manifest is not that of this engine's model: {}",
          version_, problems);
@@ -146,8 +132,8 @@ void Session::receive(const BucketItem& item) {
     fail(Code::invalid_argument, "weight update to version {}: {} arrived twice", version_, item.name);
   if (item.value.scalar_type() != scalar_type(entry.spec.encoding) || item.value.sizes().vec() != entry.spec.shape) {
     fail(Code::invalid_argument, "weight update to version {}: {} arrived as {} {}, the manifest says {} {}", version_,
-         item.name, toString(item.value.scalar_type()), to_text(item.value.sizes().vec()),
-         to_string(entry.spec.encoding), to_text(entry.spec.shape));
+         item.name, toString(item.value.scalar_type()), shape_text(item.value.sizes().vec()),
+         to_string(entry.spec.encoding), shape_text(entry.spec.shape));
   }
   const Tensor value = item.value.contiguous();
   const uint64_t checksum = tensor::checksum64(value);
@@ -175,7 +161,7 @@ void Session::end() {
       if (!arrived_[i]) missing.push_back(manifest_.tensors[i].spec.name);
     }
     std::string problems;
-    append(problems, "did not arrive", missing);
+    append_list(problems, "did not arrive", missing);
     fail(Code::invalid_argument, "weight update to version {}: {}", version_, problems);
   });
   state_ = State::ended;

@@ -1,14 +1,13 @@
 // Block scaling composed of tensor operations: the definition, on any device.
 #include "tensor/formats/block_scale.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "tensor/formats/e2m1.h"
 #include "tensor/formats/e4m3.h"
 #include "tensor/formats/simulate_cpu.h"
 #include "tensor/formats/ue8m0.h"
+#include "tensor/text.h"
 
 namespace tensor {
 namespace {
@@ -23,13 +22,11 @@ constexpr Block block_of(BlockFormat format) { return format == BlockFormat::e4m
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::string to_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 void check_matrix(const std::vector<int64_t>& shape, BlockFormat format) {
-  if (shape.size() < 2) fail(Code::invalid_argument, "block scales: {} is no matrix", to_text(shape));
+  if (shape.size() < 2) fail(Code::invalid_argument, "block scales: {} is no matrix", shape_text(shape));
   if (format == BlockFormat::e2m1 && shape.back() % 2 != 0) {
     fail(Code::invalid_argument, "e2m1: {} has an odd number of columns, which can't be stored two per byte",
-         to_text(shape));
+         shape_text(shape));
   }
 }
 
@@ -115,7 +112,7 @@ Tensor dequantise_blocks(const Quantised& quantised) {
   const std::vector<int64_t> wanted = scale_shape(shape, format);
   if (scales.sizes().vec() != wanted) {
     fail(Code::invalid_argument, "block scales: codes {} of a weight {} need scales {}, not {}",
-         to_text(codes.sizes().vec()), to_text(shape), to_text(wanted), to_text(scales.sizes().vec()));
+         shape_text(codes.sizes().vec()), shape_text(shape), shape_text(wanted), shape_text(scales.sizes().vec()));
   }
   if (scales.scalar_type() != at::kByte && scales.scalar_type() != at::kFloat) {
     fail(Code::invalid_argument, "block scales: the scales are {}, they must be ue8m0 bytes or f32",
