@@ -46,6 +46,10 @@ void StepMetrics::merge(const StepMetrics& other) {
   for (const auto& [name, value] : other.values_) set(name, value);
 }
 
+void StepMetrics::merge(const std::map<std::string, double>& values) {
+  for (const auto& [name, value] : values) set(name, value);
+}
+
 std::optional<double> StepMetrics::find(std::string_view name) const {
   const auto at = position_of(values_, name);
   if (at == values_.end()) return std::nullopt;

@@ -2,6 +2,7 @@
 // type.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ class StepMetrics {
   void set(std::string_view name, double value);  // replaces a value of that name
   void add(std::string_view name, double value);  // to what is there, or to 0
   void merge(const StepMetrics& other);           // sets all of other's values; its step is not looked at
+  void merge(const std::map<std::string, double>& values);
   std::optional<double> find(std::string_view name) const;
   const std::vector<std::pair<std::string, double>>& values() const { return values_; }
 
