@@ -266,6 +266,7 @@ void Config::check(const std::string& where) const {
   in("hidden_size", hidden_size, 1, kBig);
   in("num_attention_heads", num_attention_heads, 1, 65536);
   in("head_dim", head_dim, 2, 65536);
+  in("index_head_dim", index_head_dim, 2, 65536);
   in("qk_rope_head_dim", qk_rope_head_dim, 2, std::min(head_dim, index_head_dim));
   require(qk_rope_head_dim % 2 == 0, "qk_rope_head_dim", "even");
   in("q_lora_rank", q_lora_rank, 1, kBig);
@@ -300,6 +301,21 @@ void Config::check(const std::string& where) const {
   }
 }
 
+namespace {
+
+// The published spelling of the layers, where it can say them: hash layers come first, ratio 4 means CSA and no other layer.
+void write_published_layers(const Config& config, Json& json) {
+  const auto first_scored = std::find(config.hash_layers.begin(), config.hash_layers.end(), false);
+  if (std::find(first_scored, config.hash_layers.end(), true) == config.hash_layers.end()) {
+    json["num_hash_layers"] = first_scored - config.hash_layers.begin();
+  }
+  if (config.csa_ratio != 4 || config.hca_ratio == 4) return;
+  Json& ratios = json["compress_ratios"] = Json::array();
+  for (int64_t i = 0; i < config.num_hidden_layers + config.num_nextn_predict_layers; ++i) ratios.push_back(config.compress_ratio(i));
+}
+
+}  // namespace
+
 Json Config::to_json() const {
   Json types = Json::array(), mlp_types = Json::array();
   for (const LayerKind kind : layer_types) types.push_back(to_string(kind));
@@ -313,7 +329,7 @@ Json Config::to_json() const {
                      {"beta_slow", rope_scaling->beta_slow},
                      {"attention_factor", 1.0}});
   }
-  return {{"architectures", {"DeepseekV4ForCausalLM"}},
+  Json json = {{"architectures", Json::array({"DeepseekV4ForCausalLM"})},
           {"model_type", "deepseek_v4"},
           {"vocab_size", vocab_size},
           {"hidden_size", hidden_size},
@@ -360,6 +376,15 @@ Json Config::to_json() const {
           {"attention_bias", false},
           {"attention_dropout", 0.0},
           {"tie_word_embeddings", false}};
+  write_published_layers(*this, json);
+  if (rope_scaling) {
+    json["rope_scaling"] = {{"type", "yarn"},
+                            {"factor", rope_scaling->factor},
+                            {"original_max_position_embeddings", rope_scaling->original_max_position_embeddings},
+                            {"beta_fast", rope_scaling->beta_fast},
+                            {"beta_slow", rope_scaling->beta_slow}};
+  }
+  return json;
 }
 
 }  // namespace model

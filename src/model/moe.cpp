@@ -30,7 +30,8 @@ class GroupedLinear : public torch::autograd::Function<GroupedLinear> {
 Tensor sqrt_softplus(const Tensor& logits) {
   constexpr double kSmall = -30;  // below it log(1 + exp(l)) = exp(l) in f32
   const Tensor safe = logits.clamp_min(kSmall);
-  return at::where(logits < kSmall, at::exp(logits / 2), (at::log1p(at::exp(-safe.abs())) + safe.clamp_min(0)).sqrt());
+  const Tensor tiny = at::exp(logits.clamp_max(kSmall) / 2);  // clamped: an infinity here would give NaN gradients
+  return at::where(logits < kSmall, tiny, (at::log1p(at::exp(-safe.abs())) + safe.clamp_min(0)).sqrt());
 }
 
 Tensor scores(const Config& config, const Tensor& logits_TE) {

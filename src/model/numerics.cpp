@@ -36,11 +36,11 @@ namespace {
 
 class RmsNorm : public torch::autograd::Function<RmsNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, double eps) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& weight, double eps) {
     const Tensor rinv = at::rsqrt(x.square().mean(-1, true).add_(eps));
-    context->save_for_backward({x, weight, rinv});
+    context->save_for_backward({x, weight.value_or(Tensor()), rinv});
     Tensor y = x * rinv;
-    return weight.defined() ? y.mul_(weight) : y;
+    return weight ? y.mul_(*weight) : y;
   }
   // u = x * rinv, g = dy * w:  dx = rinv * (g - u * mean(g * u)),  dw = sum of dy * u over tokens (spec 2).
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -60,7 +60,7 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
 }  // namespace
 
 Tensor rms_norm(const Profile& profile, const Tensor& values, const Tensor& weight, double eps) {
-  return rounded(profile, RmsNorm::apply(values, weight, eps));
+  return rounded(profile, RmsNorm::apply(values, weight.defined() ? std::optional(weight) : std::nullopt, eps));
 }
 
 }  // namespace model

@@ -35,7 +35,7 @@ Tensor with_recompute(const std::function<Tensor(const Tensor&)>& run, const Ten
     const at::NoGradGuard no_grad;
     output = run(input.detach());
   }
-  const std::shared_ptr<torch::autograd::Node> node = std::make_shared<RecomputeNode>(run, input.detach());
+  const c10::intrusive_ptr<torch::autograd::Node> node = c10::make_intrusive<RecomputeNode>(run, input.detach());
   node->set_next_edges(torch::autograd::collect_next_edges(input));
   torch::autograd::set_history(output, node);
   return output;

@@ -17,6 +17,11 @@ struct BlockCall {
   Tensor* experts = nullptr;
 };
 
+Tensor& at_layer(std::vector<Tensor>& per_layer, size_t layer) {
+  if (per_layer.size() <= layer) per_layer.resize(layer + 1);
+  return per_layer[layer];
+}
+
 Tensor block(const Pass& pass, const BlockWeights& weights, const BlockCall& call, const Tensor& ids_T, const Tensor& streams_TMD) {
   const Config& c = pass.weights.config;
   const bool replay = pass.choices != nullptr && pass.choices->replay;
@@ -43,10 +48,9 @@ Tensor forward_layer(const Pass& pass, int64_t layer, const Tensor& streams_TMD)
   CHECK((pass.cache != nullptr) == pass.layout.cached);
   BlockCall call{pass.weights.config.layer_types[l], pass.cache != nullptr ? &pass.cache->layer(layer) : nullptr};
   if (pass.choices != nullptr) {
-    pass.choices->experts_TA.resize(pass.weights.layers.size());
-    pass.choices->entries_TN.resize(pass.weights.layers.size());
-    call.experts = &pass.choices->experts_TA[l];
-    call.entries = call.kind == LayerKind::csa ? &pass.choices->entries_TN[l] : nullptr;
+    call.experts = &at_layer(pass.choices->experts_TA, l);
+    Tensor& entries = at_layer(pass.choices->entries_TN, l);
+    call.entries = call.kind == LayerKind::csa ? &entries : nullptr;
   }
   return block(pass, pass.weights.layers[l], call, pass.ids_T, streams_TMD);
 }
@@ -78,7 +82,9 @@ Tensor mtp_streams(const Pass& pass, const Tensor& streams_TMD, const Tensor& ne
   const Tensor normed_TMD = rms_norm(pass.profile, streams_TMD, mtp.hnorm, eps);
   const Tensor from_streams_TMD = project(pass.profile, linear_input(pass.profile, normed_TMD), mtp.h_proj);
   const Tensor input_TMD = rounded(pass.profile, from_next_TD.unsqueeze(1) + from_streams_TMD);
-  return block(pass, mtp.block, {}, next_ids_T, input_TMD);
+  BlockCall call;
+  if (pass.choices != nullptr) call.experts = &at_layer(pass.choices->experts_TA, pass.weights.layers.size());
+  return block(pass, mtp.block, call, next_ids_T, input_TMD);
 }
 
 Tensor mtp_logits(const Weights& weights, const Profile& profile, const Tensor& mtp_streams_NMD) {

@@ -15,7 +15,7 @@ namespace model {
 // Discrete choices of one pass, per layer: recorded, or replayed instead of choosing (routing replay; layer-by-layer tests).
 struct Choices {
   bool replay = false;
-  std::vector<Tensor> experts_TA;  // int64 [T, experts per token], ascending ids
+  std::vector<Tensor> experts_TA;  // int64 [T, experts per token], ascending ids; the MTP block's after the last layer's
   std::vector<Tensor> entries_TN;  // int64 [T, index_topk], ascending entry index, -1 = none; undefined where nothing is chosen
 };
 

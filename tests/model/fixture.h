@@ -1,0 +1,130 @@
+// Reference models of the tests: a folder with config.json, model.safetensors (native names) and one file of reference
+// values per precision profile, made by the scripts in tests/golden/model. FURLONG_ORACLE names another folder of that
+// form, to try the same tests by hand on it.
+#pragma once
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "model/layout.h"
+#include "model/weights.h"
+
+namespace test {
+
+using at::Tensor;
+
+inline at::ScalarType scalar_type_of(const std::string& name) {
+  static const std::map<std::string, at::ScalarType> kTypes = {{"F32", at::kFloat}, {"BF16", at::kBFloat16},
+                                                               {"I64", at::kLong},  {"I32", at::kInt},
+                                                               {"U8", at::kByte},   {"F64", at::kDouble}};
+  return kTypes.at(name);
+}
+
+inline std::filesystem::path model_golden(const std::string& name) {
+  return std::filesystem::path(FURLONG_SOURCE_DIR) / "tests/golden/model" / name;
+}
+
+// The tensors of a safetensors file.
+inline std::map<std::string, Tensor> read_tensors(const std::filesystem::path& path) {
+  const std::string bytes = base::read_file(path);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const base::Json json = base::parse_json(bytes.substr(8, header), path.string());
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, entry] : json.items()) {
+    if (name == "__metadata__") continue;
+    const auto shape = entry.at("shape").get<std::vector<int64_t>>();
+    char* const data = const_cast<char*>(bytes.data()) + 8 + header + entry.at("data_offsets").at(0).get<uint64_t>();
+    tensors[name] = at::from_blob(data, shape, at::TensorOptions(scalar_type_of(entry.at("dtype")))).clone();
+  }
+  return tensors;
+}
+
+inline bool other_fixture() { return std::getenv("FURLONG_ORACLE") != nullptr; }
+
+// The folder of `name`, or the one of FURLONG_ORACLE.
+inline std::filesystem::path fixture_folder(const std::string& name) {
+  return other_fixture() ? std::filesystem::path(std::getenv("FURLONG_ORACLE")) : model_golden(name);
+}
+
+struct Fixture {
+  model::Config config;
+  model::Weights masters;  // f32
+  std::map<std::string, Tensor> reference;
+
+  const Tensor& at(const std::string& name) const;
+  bool has(const std::string& name) const { return reference.count(name) > 0; }
+
+  // Documents of the reference, as spans without a cache: from `lengths`, or the rows of `input_ids` [B, S].
+  std::vector<model::Span> documents() const;
+  Tensor ids() const;  // int64 [T]
+  Tensor rows(const std::string& name)
+      const;  // [T, ...]: leading dims of a [B, S, ...] tensor merged; bf16 as f32, integers as int64
+};
+
+inline const Tensor& Fixture::at(const std::string& name) const {
+  const auto found = reference.find(name);
+  if (found == reference.end()) base::fail(base::Code::not_found, "the reference has no {}", name);
+  return found->second;
+}
+
+inline std::vector<model::Span> Fixture::documents() const {
+  std::vector<model::Span> spans;
+  if (has("lengths")) {
+    const Tensor& lengths = at("lengths");
+    for (int64_t i = 0; i < lengths.size(0); ++i) spans.push_back({0, lengths[i].item<int64_t>(), 0});
+  } else {
+    spans.assign(static_cast<size_t>(at("input_ids").size(0)), model::Span{0, at("input_ids").size(1), 0});
+  }
+  return spans;
+}
+
+inline Tensor Fixture::ids() const { return has("lengths") ? at("ids") : at("input_ids").flatten(); }
+
+inline Tensor Fixture::rows(const std::string& name) const {
+  const Tensor& tensor = at(name);
+  const Tensor rows = has("lengths") ? tensor : tensor.flatten(0, 1);
+  return rows.to(at::isIntegralType(rows.scalar_type(), false) ? at::kLong : at::kFloat);
+}
+
+inline model::Weights load_masters(const model::Config& config, const std::filesystem::path& file) {
+  const auto tensors = read_tensors(file);
+  model::Weights weights = model::Weights::allocate(config, at::kCPU);
+  size_t used = 0;
+  const model::Weights& parts = weights;
+  parts.visit_named([&](const model::TensorInfo& info, const Tensor& target) {
+    const auto found = tensors.find(info.name);
+    if (found == tensors.end()) base::fail(base::Code::not_found, "{} has no {}", file.string(), info.name);
+    CHECK(found->second.sizes() == target.sizes());
+    target.copy_(found->second);
+    ++used;
+  });
+  CHECK(used == tensors.size());
+  return weights;
+}
+
+inline Fixture load_fixture(const std::filesystem::path& folder, const std::string& profile) {
+  Fixture fixture;
+  fixture.config = model::Config::load(folder);
+  fixture.masters = load_masters(fixture.config, folder / "model.safetensors");
+  fixture.reference = read_tensors(folder / (profile + ".safetensors"));
+  return fixture;
+}
+
+// || a - b || / || b ||, in f64
+inline double relative_l2(const Tensor& a, const Tensor& b) {
+  const Tensor wanted = b.to(at::kDouble);
+  return ((a.to(at::kDouble) - wanted).norm() / wanted.norm()).item<double>();
+}
+
+inline double max_abs(const Tensor& a, const Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+}  // namespace test
