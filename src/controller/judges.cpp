@@ -9,6 +9,12 @@ rewards::RewardSettings with_kind(rewards::RewardSettings settings, const std::s
   return settings;
 }
 
+std::vector<std::string> reward_kinds(const EvalSettings& eval) {
+  std::vector<std::string> kinds;
+  for (const EvalSetSettings& set : eval.sets) kinds.push_back(set.reward_kind);
+  return kinds;
+}
+
 Judges::Judges(const rewards::RewardSettings& settings, std::span<const std::string> kinds)
     : default_kind_(settings.kind) {
   pools_[settings.kind] = std::make_unique<rewards::WorkerPool>(settings);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "controller/evaluation.h"
 #include "rewards/worker_pool.h"
@@ -23,6 +24,9 @@ class Judges {
   std::string default_kind_;
   std::map<std::string, std::unique_ptr<rewards::WorkerPool>> pools_;
 };
+
+// What the evaluation sets ask for.
+std::vector<std::string> reward_kinds(const EvalSettings& eval);
 
 // The settings for another kind of reward.
 rewards::RewardSettings with_kind(rewards::RewardSettings settings, const std::string& kind);

@@ -80,7 +80,8 @@ void Pipeline::start(int64_t step, int64_t last_step) {
   step_ = step;
   last_step_ = last_step;
   version_ = step;
-  if (max_staleness_ > 0) thread_ = std::jthread([this] { collect_ahead(); });
+  const int64_t first = step + static_cast<int64_t>(ready_.size());
+  if (max_staleness_ > 0) thread_ = std::jthread([this, first] { collect_ahead(first); });
 }
 
 void Pipeline::published(int64_t version) {
@@ -105,9 +106,9 @@ void Pipeline::collect_one(int64_t step) {
   collected_ = collector_.state();
 }
 
-void Pipeline::collect_ahead() {
+void Pipeline::collect_ahead(int64_t first_step) {
   try {
-    for (int64_t step = step_ + static_cast<int64_t>(ready_.size()); step < last_step_ && !ended_; ++step) {
+    for (int64_t step = first_step; step < last_step_ && !ended_; ++step) {
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return ending_ || step - version_ <= max_staleness_; });
@@ -137,6 +138,12 @@ std::optional<Collected> Pipeline::next() {
   Collected collected = std::move(ready_.front());
   ready_.pop_front();
   return collected;
+}
+
+void Pipeline::give_back(Collected collected) {
+  const std::lock_guard guard(mutex_);
+  --step_;
+  ready_.push_front(std::move(collected));
 }
 
 }  // namespace controller

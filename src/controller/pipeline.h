@@ -39,11 +39,14 @@ class Pipeline {
   // collection come out here.
   std::optional<Collected> next();
 
+  // Undoes next(): the step was not trained, and what was collected for it comes again.
+  void give_back(Collected collected);
+
   // Between next() of one step and of the following: collected steps and the collector as it stood after the last.
   base::Json state() const;
 
  private:
-  void collect_ahead();
+  void collect_ahead(int64_t first_step);
   void collect_one(int64_t step);
 
   Collector& collector_;

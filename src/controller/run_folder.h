@@ -1,6 +1,9 @@
 // The folder of a run: who may write into it, and where things lie in it.
 //
-//   lock  settings.json  settings.toml  metrics.jsonl  eval.jsonl  rollouts/  checkpoints/  model/  best/
+//   lock  settings.json  settings.toml    the settings it was started with, or resumed with last
+//   checkpoints/step_000020/              after step 20 of learning; checkpoints/warmup/ until learning begins
+//   metrics.jsonl  eval.jsonl  events.jsonl  rollouts/    report/run_log.h
+//   model/                                the policy at the end, in Hugging Face format
 #pragma once
 #include <filesystem>
 
@@ -22,10 +25,10 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path settings_json() const { return path_ / "settings.json"; }
   std::filesystem::path settings_toml() const { return path_ / "settings.toml"; }
-  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path evaluations() const { return path_ / "eval.jsonl"; }
   std::filesystem::path rollouts() const { return path_ / "rollouts"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path warmup_checkpoints() const { return path_ / "checkpoints" / "warmup"; }
   std::filesystem::path model() const { return path_ / "model"; }
 
  private:

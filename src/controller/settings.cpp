@@ -30,11 +30,6 @@ void check_data(const RunSettings& s) {
     base::fail(Code::invalid_argument,
                "warmup.steps is {} and warmup.data.path is empty: name the file of demonstrations", s.warmup.steps);
   }
-  for (const EvalSetSettings& set : s.eval.sets) {
-    if (set.data.path.empty()) {
-      base::fail(Code::invalid_argument, "eval.sets ({}).data.path is empty: name the file of its problems", set.name);
-    }
-  }
 }
 
 void check_groups(const RunSettings& s) {
@@ -105,6 +100,9 @@ void check_best(const RunSettings& s) {
 void check_eval(const RunSettings& s) {
   for (const EvalSetSettings& set : s.eval.sets) {
     if (set.name.empty()) base::fail(Code::invalid_argument, "eval.sets: a set has no name");
+    if (set.data.path.empty()) {
+      base::fail(Code::invalid_argument, "eval.sets ({}).data.path is empty: name the file of its problems", set.name);
+    }
     check_length("eval.sets (" + set.name + ").sampling", set.sampling.max_new_tokens, s.rollout.engine.max_context);
     if (set.num_samples > 1 && set.sampling.greedy()) {
       base::fail(Code::invalid_argument,
@@ -117,16 +115,20 @@ void check_eval(const RunSettings& s) {
 
 }  // namespace
 
-void RunSettings::check() const {
+void RunSettings::check_evaluation() const {
   check_model(*this);
+  check_eval(*this);
+  rewards::check_settings(reward);
+}
+
+void RunSettings::check() const {
+  check_evaluation();
   check_data(*this);
   check_groups(*this);
   check_sampling(*this);
-  check_eval(*this);
   check_best(*this);
   actor.check();
   warmup.optimizer.schedule.check();
-  rewards::check_settings(reward);
 }
 
 }  // namespace controller

@@ -203,6 +203,8 @@ struct RunSettings {
   // How the sections fit together: everything that can be known before a file is read. Warns about what is legal and
   // usually a mistake. Error{invalid_argument} naming the settings to change.
   void check() const;
+  // Of this, what concerns evaluation alone.
+  void check_evaluation() const;
 };
 
 }  // namespace controller
