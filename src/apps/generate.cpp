@@ -44,10 +44,7 @@ struct GenerateOptions {
 
 std::vector<int32_t> prompt_ids(const GenerateOptions& options, const data::Tokenizer& tokenizer) {
   const std::string text = options.prompt.empty() ? read_standard_input() : options.prompt;
-  if (!options.chat) {
-    if (!options.system.empty()) throw UsageError("furlong generate: --system has a meaning only with --chat");
-    return tokenizer.encode(text, data::Markers::as_ids);
-  }
+  if (!options.chat) return tokenizer.encode(text, data::Markers::as_ids);
   base::Json messages = base::Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", text}});
@@ -90,6 +87,9 @@ int run_generate(const Arguments& arguments) {
   const CommandLine line = read_command_line(fields, kUsage, arguments);
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
+  if (!options.system.empty() && !options.chat) {
+    throw UsageError("furlong generate: --system has a meaning only with --chat");
+  }
 
   set_threads(options.threads);
   const ModelFolder model = open_model(line.positional.front(), options.tokenizer);

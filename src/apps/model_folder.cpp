@@ -29,7 +29,7 @@ ModelFolder open_model(const std::string& folder, const std::string& tokenizer) 
   ModelFolder model;
   const bool has_own = fs::exists(fs::path(folder) / "tokenizer.json");
   if (!tokenizer.empty() || has_own) model.tokenizer = data::Tokenizer::load(tokenizer.empty() ? folder : tokenizer);
-  model.weights = checkpoint::load_model(folder);
+  model.weights = checkpoint::load_weights(folder);
   return model;
 }
 

@@ -23,7 +23,7 @@ struct ModelFolder {
 };
 
 // tokenizer: tokenizer.json or its folder; empty: that of the model's folder, if it holds one.
-// Errors: those of checkpoint::load_model and data::Tokenizer::load.
+// Errors: those of checkpoint::load_weights and data::Tokenizer::load.
 ModelFolder open_model(const std::string& folder, const std::string& tokenizer);
 
 // An engine that serves the weights as version 0. The folder must outlive it.
