@@ -18,6 +18,26 @@ bool is_bool(const base::Fields& fields, const std::string& name) {
   });
 }
 
+constexpr size_t kHelpColumns = 100;
+
+// Paragraphs of at most kHelpColumns; a line that begins with a blank stays as it is.
+std::string wrapped(const std::string& text) {
+  std::string result;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    std::string line = text.substr(start, end - start);
+    while (line.size() > kHelpColumns && line.front() != ' ') {
+      const size_t blank = line.rfind(' ', kHelpColumns);
+      if (blank == std::string::npos) break;
+      result += line.substr(0, blank) + "\n";
+      line.erase(0, blank + 1);
+    }
+    result += line + "\n";
+    start = end + 1;
+  }
+  return result;
+}
+
 void check_positional(const Usage& usage, const CommandLine& line) {
   const size_t count = line.positional.size();
   if (count < usage.min_positional) {
@@ -66,8 +86,9 @@ void apply_overrides(base::Fields& fields, const CommandLine& line) {
 
 std::string help_text(base::Fields& fields, const Usage& usage) {
   const std::string parameters = usage.parameters.empty() ? "" : " " + usage.parameters;
-  return fmt::format("usage: furlong {}{} [--key=value ...]\n\n{}\n\n{}", usage.name, parameters, usage.summary,
-                     base::settings_help(fields));
+  const std::string settings = base::settings_help(fields);
+  return fmt::format("usage: furlong {}{} [--key=value ...]\n\n{}{}{}", usage.name, parameters, wrapped(usage.summary),
+                     settings.empty() ? "" : "\n", settings);
 }
 
 int print_help(base::Fields& fields, const Usage& usage) {

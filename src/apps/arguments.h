@@ -9,7 +9,14 @@
 
 namespace apps {
 
-using Arguments = std::vector<std::string>;  // after the name of the subcommand
+using Arguments = std::vector<std::string>;
+
+// How a subcommand was called: the program as it was named (for messages that say what to type next), and what stood
+// after the name of the subcommand.
+struct Call {
+  std::string program;
+  Arguments arguments;
+};
 
 // The command was not called as its usage says: main shows the message, names --help and exits with 2.
 struct UsageError : std::runtime_error {

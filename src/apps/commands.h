@@ -8,17 +8,17 @@
 
 namespace apps {
 
-int run_train(const Arguments& arguments);
-int run_eval(const Arguments& arguments);
-int run_generate(const Arguments& arguments);
-int run_score(const Arguments& arguments);
-int run_inspect(const Arguments& arguments);
-int run_report(const Arguments& arguments);
+int run_train(const Call& call);
+int run_eval(const Call& call);
+int run_generate(const Call& call);
+int run_score(const Call& call);
+int run_inspect(const Call& call);
+int run_report(const Call& call);
 
 struct Command {
   const char* name;
   const char* summary;
-  int (*run)(const Arguments& arguments);
+  int (*run)(const Call& call);
 };
 std::span<const Command> all_commands();
 

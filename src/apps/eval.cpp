@@ -7,23 +7,25 @@
 namespace apps {
 namespace {
 
-const Usage kUsage = {"eval", "RECIPE",
-                      "Evaluates the model of a recipe (model.path, or the random weights of model.config) on the sets "
-                      "of its section eval and prints the\n"
-                      "table: pass@k, greedy accuracy, truncated answers. Another model: --model.path=FOLDER. RECIPE "
-                      "may be the folder of a run. Results are\n"
-                      "added to the eval.jsonl of --run.dir if that is given.",
-                      1, 1};
+const Usage kUsage = {
+    "eval", "RECIPE",
+    "Evaluates a model on the sets of section eval and prints the table: pass@k, greedy accuracy, truncated answers. "
+    "RECIPE is a recipe, whose "
+    "model.path (or the random weights of model.config) is evaluated, or the folder of a run that has ended, for the "
+    "model that it ended with. "
+    "Another model: --model.path=FOLDER. With --run.dir the results are added to the eval.jsonl there.",
+    1, 1};
 
 }  // namespace
 
-int run_eval(const Arguments& arguments) {
+int run_eval(const Call& call) {
   controller::RunSettings settings;
   base::Fields fields = base::fields_of(settings);
-  const CommandLine line = read_command_line(fields, kUsage, arguments);
+  const CommandLine line = read_command_line(fields, kUsage, call.arguments);
   if (line.help) return print_help(fields, kUsage);
-  read_recipe(fields, line.positional.front());
-  settings.run.dir.clear();  // the recipe's own run is not written to
+  read_recipe(settings, line.positional.front());
+  take_trained_model(settings, line.positional.front());
+  settings.run.dir.clear();  // a run is written to only if it is named
   apply_overrides(fields, line);
 
   const base::StopSignals stop;

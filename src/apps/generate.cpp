@@ -13,10 +13,10 @@ using base::Code;
 
 const Usage kUsage = {"generate", "MODEL",
                       "Prints the answers of a model to --prompt, or to the prompt on standard input. The prompt is "
-                      "taken as it stands, markers included;\n"
-                      "with --chat it is a user's message and becomes a DeepSeek-V4 chat prompt. With --json each "
-                      "answer is a line with its text, token ids,\n"
-                      "log-probs and why it ended.",
+                      "taken as it stands, markers included; with "
+                      "--chat it is a user's message and becomes a DeepSeek-V4 chat prompt. With --json each answer is "
+                      "a line with its text, token ids, log-probs "
+                      "and why it ended.",
                       1, 1};
 
 struct GenerateOptions {
@@ -81,10 +81,10 @@ void write_answer(const rollout::Output& output, int64_t num_samples) {
 
 }  // namespace
 
-int run_generate(const Arguments& arguments) {
+int run_generate(const Call& call) {
   GenerateOptions options;
   base::Fields fields = base::fields_of(options);
-  const CommandLine line = read_command_line(fields, kUsage, arguments);
+  const CommandLine line = read_command_line(fields, kUsage, call.arguments);
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
   if (!options.system.empty() && !options.chat) {

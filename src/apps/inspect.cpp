@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 const Usage kUsage = {
     "inspect", "MODEL",
     "Prints what a model folder (config.json, safetensors) holds: parameters by part, stored formats and sizes, and "
-    "whatever is\n"
-    "missing, unexpected or of another shape than the config asks for (then the exit code is 1). Reads headers only.",
+    "whatever is missing, "
+    "unexpected or of another shape than the config asks for (then the exit code is 1). Reads headers only.",
     1, 1};
 
 struct InspectOptions {
@@ -133,10 +133,10 @@ void write_stored(const tensor::SafetensorsFolder& files, bool list) {
 
 }  // namespace
 
-int run_inspect(const Arguments& arguments) {
+int run_inspect(const Call& call) {
   InspectOptions options;
   base::Fields fields = base::fields_of(options);
-  const CommandLine line = read_command_line(fields, kUsage, arguments);
+  const CommandLine line = read_command_line(fields, kUsage, call.arguments);
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
 

@@ -18,13 +18,13 @@ void print_usage(std::FILE* out) {
   fmt::print(out, "\n`furlong COMMAND --help` lists the arguments and settings of a command.\n");
 }
 
-int dispatch(const std::string& name, const apps::Arguments& arguments) {
+int dispatch(const std::string& name, const apps::Call& call) {
   if (name == "--help" || name == "-h" || name == "help") {
     print_usage(stdout);
     return 0;
   }
   for (const apps::Command& command : apps::all_commands()) {
-    if (name == command.name) return command.run(arguments);
+    if (name == command.name) return command.run(call);
   }
   throw apps::UsageError(fmt::format("furlong: there is no command \"{}\"", name));
 }
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   const std::string name = argv[1];
   try {
     base::set_up_log("info");
-    return dispatch(name, apps::Arguments(argv + 2, argv + argc));
+    return dispatch(name, {argv[0], apps::Arguments(argv + 2, argv + argc)});
   } catch (const apps::UsageError& error) {
     fmt::print(stderr, "{}\n(--help says more)\n", error.what());
     return 2;

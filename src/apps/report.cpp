@@ -14,8 +14,8 @@ namespace {
 const Usage kUsage = {
     "report", "RUN",
     "Prints how a run went: changed settings, trend of the reward, pass@k, gap between rollout and actor, time per "
-    "phase, and the best,\n"
-    "worst and most changed samples. RUN is the folder of a run that has ended, was killed, or is still going on.",
+    "phase, and the best, worst and "
+    "most changed samples. RUN is the folder of a run that has ended, was killed, or is still going on.",
     1, 1};
 
 std::string as_text(const base::Json& value) {
@@ -36,9 +36,9 @@ std::vector<report::ChangedSetting> changed_settings(const std::filesystem::path
 
 }  // namespace
 
-int run_report(const Arguments& arguments) {
+int run_report(const Call& call) {
   base::Fields none;
-  const CommandLine line = read_command_line(none, kUsage, arguments);
+  const CommandLine line = read_command_line(none, kUsage, call.arguments);
   if (line.help) return print_help(none, kUsage);
   apply_overrides(none, line);
   const std::filesystem::path run = line.positional.front();

@@ -17,14 +17,14 @@ using base::Code;
 
 const Usage kUsage = {"score", "MODEL [FILE]",
                       "Reads JSON lines from FILE, or from standard input, and writes one line for each to standard "
-                      "output, in the same order.\n\n"
+                      "output, in the same order.\n"
                       "  in:   {\"ids\": [5, 17, 3]}   or   {\"text\": \"...\"}  (encoded with the tokenizer; texts of "
                       "markers become their ids)\n"
-                      "  out:  {\"ids\": [5, 17, 3], \"log_probs\": [-1.25, -0.5]}\n\n"
+                      "  out:  {\"ids\": [5, 17, 3], \"log_probs\": [-1.25, -0.5]}\n"
                       "log_probs[t] is the natural log of the probability of ids[t + 1] given ids[0..t], softmax over "
-                      "the whole vocabulary of the logits\n"
-                      "divided by the temperature; so there is one value less than ids. Ids that the tokenizer does "
-                      "not have count as impossible.",
+                      "the whole vocabulary of the logits divided "
+                      "by the temperature; so there is one value less than ids. Ids that the tokenizer does not have "
+                      "count as impossible.",
                       1, 2};
 
 struct ScoreOptions {
@@ -148,10 +148,10 @@ void score_by_actor(ModelFolder& model, const ScoreOptions& options, const std::
 
 }  // namespace
 
-int run_score(const Arguments& arguments) {
+int run_score(const Call& call) {
   ScoreOptions options;
   base::Fields fields = base::fields_of(options);
-  const CommandLine line = read_command_line(fields, kUsage, arguments);
+  const CommandLine line = read_command_line(fields, kUsage, call.arguments);
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
 

@@ -7,14 +7,13 @@
 namespace apps {
 namespace {
 
-const Usage kUsage = {
-    "train", "RECIPE | --resume RUN",
-    "Runs a recipe (TOML): warm-up, reinforcement learning, evaluations, the final model in run.dir/model. Every "
-    "setting of the recipe can\n"
-    "be given as --section.key=value too. With --resume, RUN is the folder of a run that was stopped, however it "
-    "ended: it goes on from its\n"
-    "last committed step. Ctrl-C or SIGTERM ends the run cleanly and prints the command that resumes it.",
-    1, 1};
+const Usage kUsage = {"train", "RECIPE | --resume RUN",
+                      "Runs a recipe (TOML): warm-up, reinforcement learning, evaluations, the final model in "
+                      "run.dir/model. Every setting of the recipe can be "
+                      "given as --section.key=value too.\nWith --resume, RUN is the folder of a run that was stopped, "
+                      "however it ended: it goes on from its last "
+                      "committed step. Ctrl-C or SIGTERM ends the run cleanly and prints the command that resumes it.",
+                      1, 1};
 
 struct TrainOptions {
   bool resume = false;
@@ -29,19 +28,20 @@ struct TrainOptions {
 
 }  // namespace
 
-int run_train(const Arguments& arguments) {
+int run_train(const Call& call) {
   TrainOptions options;
   controller::RunSettings settings;
-  base::Fields run_fields = base::fields_of(settings), fields = base::fields_of(options);
+  base::Fields fields = base::fields_of(options);
   for (base::Field& field : base::fields_of(settings)) fields.push_back(std::move(field));
-  const CommandLine line = read_command_line(fields, kUsage, arguments);
+  const CommandLine line = read_command_line(fields, kUsage, call.arguments);
   if (line.help) return print_help(fields, kUsage);
   // A recipe sets the run, not how it is called this time: that stands on the command line alone.
-  read_recipe(run_fields, line.positional.front());
+  read_recipe(settings, line.positional.front());
   apply_overrides(fields, line);
 
   const base::StopSignals stop;
   controller::Invocation invocation;
+  invocation.program = call.program;
   invocation.resume = options.resume;
   invocation.allow_changed = options.allow_changed;
   const controller::RunEnd end = controller::train(settings, invocation, [&stop] { return stop.requested(); });

@@ -78,11 +78,15 @@ TEST(Arguments, WhatTheUsageDoesNotAllowIsRefused) {
 TEST(Arguments, HelpIsMadeFromTheSettingsWhateverElseIsGiven) {
   Options options;
   base::Fields fields = base::fields_of(options);
-  const apps::Usage needs_one = {"try", "FILE", "Tries things.", 1, 1};
+  const std::string words = "twenty letters, so: a";  // 21 with the blank between two
+  const std::string long_line = words + " " + words + " " + words + " " + words + " " + words;
+  const apps::Usage needs_one = {"try", "FILE", "Tries things.\n" + long_line + "\n  " + long_line, 1, 1};
   EXPECT_TRUE(apps::read_command_line(fields, needs_one, {"--help"}).help);
   const std::string help = apps::help_text(fields, needs_one);
   EXPECT_THAT(help, HasSubstr("usage: furlong try FILE [--key=value ...]"));
-  EXPECT_THAT(help, HasSubstr("Tries things."));
+  EXPECT_THAT(help, HasSubstr("Tries things.\ntwenty letters"));
+  EXPECT_THAT(help, HasSubstr("so:\na\n  twenty"))
+      << "a paragraph is wrapped before column 100, an indented line is not";
   EXPECT_THAT(help, HasSubstr("--top_k=INTEGER"));
 }
 
