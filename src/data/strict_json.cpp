@@ -114,6 +114,9 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const std::string& where) {
+  if (text.starts_with("\xEF\xBB\xBF")) {  // nlohmann-json would skip it
+    base::fail(Code::corruption, "{}: byte 0: not valid JSON: a byte order mark", where);
+  }
   Builder builder(text, where);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

@@ -2,6 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -46,12 +48,18 @@ std::string error_of(Call&& call) {
   return {};
 }
 
-// A folder of the test's own, empty at the start.
+// A new empty folder; gone when the tests end.
 inline std::filesystem::path fresh_folder() {
-  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::temp_directory_path() / ("furlong_" + std::string(test->test_suite_name()) +
-                                                                "_" + test->name() + "_" + std::to_string(getpid()));
-  std::filesystem::remove_all(folder);
+  struct Root {
+    std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("furlong_data_test_{}", getpid());
+    int num_folders = 0;
+    ~Root() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static Root root;
+  const auto folder = root.path / std::to_string(root.num_folders++);
   std::filesystem::create_directories(folder);
   return folder;
 }
