@@ -43,7 +43,8 @@ class Visitor {
 
  private:
   void see(TensorInfo info, Tensor& tensor) {
-    info.decays = info.learns && info.shape.size() >= 2;
+    // No decay for mHC parameters and ape, matrices or not: they are the f32 ones, with sinks and biases.
+    info.decays = info.learns && info.shape.size() >= 2 && !info.published_f32();
     see_(info, tensor);
   }
   void plain(std::string name, Tensor& tensor, Shape shape, StoredAs stored = StoredAs::bf16,
