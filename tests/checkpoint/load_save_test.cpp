@@ -81,6 +81,44 @@ TEST(LoadSave, ShardsBringBackTheSame) {
   save_weights(folder / "x", weights, SaveAs::f32, 100'000);
   EXPECT_TRUE(fs::exists(folder / "x/model.safetensors.index.json"));
   EXPECT_FALSE(fs::exists(folder / "x/model.safetensors"));
+  expect_equal(load_weights(folder / "x"), weights, same);
+}
+
+TEST(LoadSave, ThePublishedLayoutIsDequantisedExactly) {
+  for (const char* expert_dtype : {"fp4", "fp8"}) {
+    const TemporaryFolder folder;
+    Weights weights = test::tiny_weights();
+    weights.config.expert_dtype = expert_dtype;
+    save_weights(folder / "x", weights, SaveAs::published);
+    const model::Profile profile = model::Profile::parse(std::string(expert_dtype) == "fp4" ? "fp8_fp4" : "fp8");
+    expect_equal(load_weights(folder / "x"), weights, [&](const TensorInfo& info, const Tensor& value) {
+      return model::run_value(info, model::published_value(info, value), profile);
+    });
+  }
+}
+
+// Replaces codes and scales of the native published layout by the spelling and scale dtype of Base checkpoints and
+// engines.
+Stored with_real_scales(const Weights& weights) {
+  Stored tensors;
+  weights.visit_named([&](const TensorInfo& info, const Tensor& value) {
+    if (!info.is_quantised()) {
+      tensors[info.name] = value;
+      return;
+    }
+    const auto quantised = tensor::quantise_blocks(value, BlockFormat::e4m3);
+    const Tensor counts = at::arange(quantised.scales.numel()).view(quantised.scales.sizes());
+    tensors[info.name] = quantised.codes.view(at::kFloat8_e4m3fn);
+    tensors[info.name + "_scale_inv"] = counts.to(at::kFloat) + 0.1f;
+  });
+  return tensors;
+}
+
+TEST(LoadSave, RealScalesAndTheirOtherSpelling) {  // spec 6.4
+  const TemporaryFolder folder;
+  const Weights weights = test::tiny_weights();
+  const Stored stored = with_real_scales(weights);
+  write_folder(folder / "x", stored);
   expect_equal(load_weights(folder / "x"), weights, [&](const TensorInfo& info, const Tensor& value) {
     if (!info.is_quantised()) return value;
     return tensor::dequantise_blocks(
