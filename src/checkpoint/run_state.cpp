@@ -40,7 +40,7 @@ tensor::Tensor LoadedStep::read(const std::string& name) const {
     if (stored.name == name) return file_.read(stored);
   }
   fail(Code::corruption, "{}: has no tensor {}; it was saved by another version or with other settings",
-       file_.path().string(), tensor::quoted(name));
+       file_.path().string(), tensor::quote_name(name));
 }
 
 RunState::RunState(fs::path folder, Retention retention, FreeBytes free_bytes)

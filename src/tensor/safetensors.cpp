@@ -132,7 +132,7 @@ void SafetensorsFolder::add(const fs::path& path) {
     const std::string& name = file.tensors()[i].name;
     const auto [at, is_new] = places_.emplace(name, Place{files_.size() - 1, i});
     if (!is_new) {
-      fail(Code::corruption, "{}: tensor {} is also in {}", path.string(), quoted(name),
+      fail(Code::corruption, "{}: tensor {} is also in {}", path.string(), quote_name(name),
            files_[at->second.file].path().string());
     }
     names_.push_back(name);
@@ -144,7 +144,7 @@ void SafetensorsFolder::check_against(const std::map<std::string, std::string>& 
   for (const auto& [name, file] : weight_map) {
     const auto at = places_.find(name);
     if (at == places_.end() || files_[at->second.file].path().filename() != file) {
-      fail(Code::corruption, "{}: says that tensor {} is in {}, where it is not", index_path.string(), quoted(name),
+      fail(Code::corruption, "{}: says that tensor {} is in {}, where it is not", index_path.string(), quote_name(name),
            file);
     }
   }
@@ -152,7 +152,7 @@ void SafetensorsFolder::check_against(const std::map<std::string, std::string>& 
     if (!weight_map.contains(name)) {
       fail(Code::corruption,
            "{}: does not list tensor {}, which {} holds: index and files belong to different checkpoints",
-           index_path.string(), quoted(name), files_[place.file].path().filename().string());
+           index_path.string(), quote_name(name), files_[place.file].path().filename().string());
     }
   }
 }

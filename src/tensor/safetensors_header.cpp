@@ -56,10 +56,10 @@ class UniqueKeys : public nlohmann::json_sax<JsonMap> {
   bool start_array(std::size_t) override { return true; }
   bool end_array() override { return true; }
   bool parse_error(std::size_t byte, const std::string&, const JsonMap::exception& error) override {
-    fail(Code::corruption, "{}: not valid JSON at byte {}: {}", where_, byte, quoted(error.what()));
+    fail(Code::corruption, "{}: not valid JSON at byte {}: {}", where_, byte, quote_name(error.what()));
   }
   bool key(std::string& key) override {
-    if (!open_.back().insert(key).second) fail(Code::corruption, "{}: {} is there twice", where_, quoted(key));
+    if (!open_.back().insert(key).second) fail(Code::corruption, "{}: {} is there twice", where_, quote_name(key));
     return true;
   }
 
@@ -74,14 +74,14 @@ at::ScalarType parse_dtype(const JsonMap& json, const std::string& where) {
   }
   if (json == "F64") return at::kDouble;
   fail(Code::corruption, "{}: dtype is {}, which is none that safetensors defines (as F32, BF16, F8_E4M3)", where,
-       quoted(to_text(json)));
+       quote_name(to_text(json)));
 }
 
 // A list of integers from 0 to 2^63 - 1.
 std::vector<int64_t> parse_sizes(const JsonMap& json, const char* field, const std::string& where) {
   const auto wrong = [&]() {
     fail(Code::corruption, "{}: {} is {}, it should be a list of integers that are not negative", where, field,
-         quoted(to_text(json)));
+         quote_name(to_text(json)));
   };
   if (!json.is_array()) wrong();
   std::vector<int64_t> sizes;
@@ -99,7 +99,7 @@ const JsonMap& field_of(const JsonMap& json, const char* field, const std::strin
 }
 
 StoredTensor parse_tensor(const std::string& name, const JsonMap& json, int64_t data_bytes, const std::string& file) {
-  const std::string where = fmt::format("{}: tensor {}", file, quoted(name));
+  const std::string where = fmt::format("{}: tensor {}", file, quote_name(name));
   if (!json.is_object()) fail(Code::corruption, "{}: should be an object with dtype, shape and data_offsets", where);
   StoredTensor stored;
   stored.name = name;
@@ -131,7 +131,7 @@ Metadata parse_metadata(const JsonMap& json, const std::string& where) {
   Metadata metadata;
   if (!json.is_object()) fail(Code::corruption, "{}: __metadata__ should be an object of texts", where);
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) fail(Code::corruption, "{}: __metadata__ {} should be a text", where, quoted(key));
+    if (!value.is_string()) fail(Code::corruption, "{}: __metadata__ {} should be a text", where, quote_name(key));
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -142,8 +142,8 @@ void check_no_gaps(const std::vector<StoredTensor>& tensors, int64_t data_bytes,
   const StoredTensor* last = nullptr;
   for (const StoredTensor& tensor : tensors) {
     if (tensor.begin != end) {
-      fail(Code::corruption, "{}: tensor {} begins at byte {}, but {} ends at {} ({})", where, quoted(tensor.name),
-           tensor.begin, last == nullptr ? "the header" : quoted(last->name), end,
+      fail(Code::corruption, "{}: tensor {} begins at byte {}, but {} ends at {} ({})", where, quote_name(tensor.name),
+           tensor.begin, last == nullptr ? "the header" : quote_name(last->name), end,
            tensor.begin < end ? "they overlap" : "a hole");
     }
     end = tensor.end;
@@ -161,7 +161,7 @@ bool is_plain_name(const std::string& name) {
 
 }  // namespace
 
-std::string quoted(const std::string& name) {
+std::string quote_name(const std::string& name) {
   constexpr size_t kLongest = 200;
   return to_text(JsonMap(name.size() <= kLongest ? name : name.substr(0, kLongest) + "..."));
 }
@@ -222,7 +222,7 @@ std::map<std::string, std::string> parse_index(std::string_view text, const std:
   for (const auto& [name, file] : at->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
       fail(Code::corruption, "{}: weight_map gives {} for {}, it should be the plain name of a file in the same folder",
-           where, quoted(to_text(file)), quoted(name));
+           where, quote_name(to_text(file)), quote_name(name));
     }
     files[name] = file.get<std::string>();
   }

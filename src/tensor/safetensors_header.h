@@ -19,7 +19,7 @@ using JsonMap = nlohmann::json;
 JsonMap parse_unique_json(std::string_view text, const std::string& where);
 
 // A name from a file for a message: quoted, control characters escaped, cut at 200 characters.
-std::string quoted(const std::string& name);
+std::string quote_name(const std::string& name);
 
 struct Header {
   Metadata metadata;
