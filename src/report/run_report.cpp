@@ -252,8 +252,9 @@ std::string event_section(const RunRecord& record) {
   std::vector<std::string> lines;
   for (const StepMetrics& step : record.steps) {
     if (step.find(metrics::kPolicySkipped).value_or(0) > 0) {
-      lines.push_back(fmt::format("step {}: the update was not finite and was skipped (policy/grad_norm {})",
-                                  step.step(), step.find(metrics::kPolicyGradNorm).value_or(NAN)));
+      const auto norm = step.find(metrics::kPolicyGradNorm);
+      lines.push_back(fmt::format("step {}: the update was not finite and was skipped{}", step.step(),
+                                  norm ? fmt::format(" (policy/grad_norm {:.4g})", *norm) : ""));
     }
     if (const double failed = step.find(metrics::kRewardFailures).value_or(0); failed > 0) {
       lines.push_back(
