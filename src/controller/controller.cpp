@@ -23,6 +23,7 @@ bool Controller::learn() {
     save_if_due();
     if (!evaluated) return stopped();
   }
+  save();
   return true;
 }
 

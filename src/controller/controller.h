@@ -33,6 +33,7 @@ class Controller {
   void write(const Collected& collected, const actor::StepReport& report);
   std::optional<double> score() const;
   void save_if_due();
+  void save(std::optional<double> score = std::nullopt);
   bool stopped();
   void show(int64_t answered, int64_t asked, int64_t num_tokens);
   CollectorParts collector_parts();

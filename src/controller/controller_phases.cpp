@@ -131,7 +131,10 @@ void Controller::save_if_due() {
   const std::optional<double> value = score();
   const bool best = value && (!run_.progress.best || *value > *run_.progress.best);
   if (best) run_.progress.best = value;
-  if (!best && !run_.save_due()) return;
+  if (best || run_.save_due()) save(value);
+}
+
+void Controller::save(std::optional<double> value) {
   run_.progress.pipeline = pipeline_.state();
   run_.save(actor_, value);
 }
@@ -150,8 +153,7 @@ void Controller::write(const Collected& collected, const actor::StepReport& repo
 }
 
 bool Controller::stopped() {
-  run_.progress.pipeline = pipeline_.state();
-  run_.save(actor_);
+  save();
   return false;
 }
 

@@ -1,29 +1,27 @@
-// The order in which rows are used, epoch after epoch. Row `n` of a run is a pure function of (seed, size, n), so a
-// position in the data is one number and a resumed run goes on where it stood.
+// Random access into the order of data::DataOrder: the row with number n, counted over all epochs. A position in the
+// data is then one number, which the collector may also set back.
 #pragma once
 #include <cstdint>
-#include <vector>
+
+#include "data/data_order.h"
 
 namespace controller {
 
-// Used by one thread at a time.
+// Used by one thread at a time. Walking forward is cheap; a jump orders its epoch anew.
 class EpochOrder {
  public:
-  // size: rows of an epoch, at least 1. Without shuffle each epoch is in file order.
+  // size: rows of an epoch, at least 1.
   EpochOrder(int64_t size, uint64_t seed, bool shuffle);
 
-  // The row with number n >= 0, counted over all epochs; in [0, size). Each epoch has each row once.
-  int64_t row(int64_t n);
+  int64_t row(int64_t n);  // n >= 0; in [0, size)
   int64_t size() const { return size_; }
 
  private:
-  void shuffle(int64_t epoch);
-
   int64_t size_;
   uint64_t seed_;
-  bool shuffled_;
-  int64_t epoch_ = -1;  // of order_
-  std::vector<int64_t> order_;
+  bool shuffle_;
+  data::DataOrder order_;
+  int64_t next_ = 0;  // the number that order_ gives next
 };
 
 }  // namespace controller

@@ -17,12 +17,12 @@ namespace controller {
 struct Inputs {
   model::Config config;
   data::Tokenizer tokenizer;
-  int64_t valid_vocab = 0;                          // ids from here on have no token (decisions 8)
-  std::vector<data::Problem> problems;              // to learn from; empty for evaluation alone
-  std::vector<data::Demonstration> demonstrations;  // of the warm-up
-  std::vector<EvalSet> sets;
-  std::string fingerprint;  // of problems and demonstrations: the same after a resume on the same data
-  int64_t longest = 2;      // tokens of the longest prompt and answer that can come up in training, together
+  int64_t valid_vocab = 0;                               // ids from here on have no token (decisions 8)
+  std::vector<data::Problem> problems = {};              // to learn from; empty for evaluation alone
+  std::vector<data::Demonstration> demonstrations = {};  // of the warm-up
+  std::vector<EvalSet> sets = {};
+  std::string fingerprint = {};  // of problems and demonstrations: the same after a resume on the same data
+  int64_t longest = 2;           // tokens of the longest prompt and answer that can come up in training, together
 
   // The tokenizer as the engine needs it; valid as long as the inputs stay where they are.
   rollout::Vocabulary vocabulary() const;

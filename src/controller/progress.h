@@ -15,8 +15,8 @@ struct RunProgress {
   Phase phase = Phase::warmup;
   int64_t step = 0;             // steps of the phase that are done; in learning also the version of the weights
   int64_t evaluated_step = -1;  // of learning, the last one whose evaluation is written; -1: none
-  std::optional<double> best;   // highest value of checkpoint.best so far
-  base::Json pipeline;          // Pipeline::state(); null before learning
+  std::optional<double> best = std::nullopt;  // highest value of checkpoint.best so far
+  base::Json pipeline = nullptr;              // Pipeline::state(); null before learning
 
   bool operator==(const RunProgress&) const = default;
 };

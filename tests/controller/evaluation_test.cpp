@@ -114,7 +114,9 @@ TEST(Evaluation, PassAt1IsBrokenDownByAMetadataKey) {
 TEST(Evaluation, AnswersWithoutAScoreAreReportedAsMissing) {  // ev-05
   FakeGenerator generator;
   const ScoreGroups score = [](std::span<data::Group> groups, const StopAsked&) {
-    rewards::ScoreTotals totals{.graded = 2, .failed = 1};
+    rewards::ScoreTotals totals;
+    totals.graded = 2;
+    totals.failed = 1;
     for (data::Group& group : groups) group.samples.front().reward = group.id == 0 ? 1 : 0;
     return totals;
   };
