@@ -38,6 +38,7 @@ Weights load_weights(const std::filesystem::path& folder, tensor::Device device)
     SPDLOG_INFO("{}: has no MTP tensors; the model is loaded without its MTP block", folder.string());
     config.num_nextn_predict_layers = 0;
   }
+  if (!config.compressor_norm_f32) config.compressor_norm_f32 = stored.has_f32_compressor_norms();  // decisions 17
   stored.check(Weights::describe(config));
   Weights weights = Weights::allocate(config, device);
   const at::NoGradGuard no_grad;

@@ -102,6 +102,13 @@ void StoredWeights::add(const std::string& stored_name) {
   place = stored_name;
 }
 
+bool StoredWeights::has_f32_compressor_norms() const {
+  return std::any_of(found_.begin(), found_.end(), [&](const auto& entry) {
+    const std::string& stored = entry.second.value;
+    return entry.first.ends_with("compressor.norm.weight") && !stored.empty() && files_.stored(stored).dtype == at::kFloat;
+  });
+}
+
 const StoredWeights::Found* StoredWeights::find(const std::string& native) const {
   const auto at = found_.find(native);
   return at == found_.end() ? nullptr : &at->second;

@@ -18,6 +18,7 @@ class StoredWeights {
   explicit StoredWeights(const std::filesystem::path& folder);
 
   bool has_mtp() const { return has_mtp_; }
+  bool has_f32_compressor_norms() const;
 
   // Compares the folder with what the config asks for: one Error{invalid_argument} with everything that does not fit.
   void check(const model::Weights& described) const;

@@ -51,8 +51,10 @@ Tensor compress(const Config& config, const Profile& profile, const CompressorWe
 }
 
 Tensor entry_pool(const Tensor& new_entries_BK, const CompressLayout& blocks, CompressorState* state) {
-  if (state != nullptr && new_entries_BK.defined()) {
-    state->entries_SNK.flatten(0, 1).index_copy_(0, blocks.entry_slot_B, new_entries_BK);
+  if (state != nullptr) {
+    Tensor stored = state->entries_SNK.flatten(0, 1);
+    stored.index_fill_(0, blocks.reset_entries, 0);
+    if (new_entries_BK.defined()) stored.index_copy_(0, blocks.entry_slot_B, new_entries_BK);
   }
   if (blocks.max_entries == 0) return {};
   return state != nullptr ? state->entries_SNK.flatten(0, 1) : new_entries_BK;

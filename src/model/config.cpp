@@ -65,6 +65,14 @@ class Reader {
   std::string where_;
 };
 
+void read_norm_dtype(const Reader& reader, Config& config) {
+  std::string dtype;
+  reader.read("compressor_norm_dtype", dtype);
+  if (dtype.empty()) return;
+  if (dtype != "float32" && dtype != "bfloat16") reader.wrong("compressor_norm_dtype", Json(dtype), "\"float32\" or \"bfloat16\"");
+  config.compressor_norm_f32 = dtype == "float32";
+}
+
 LayerKind parse_kind(const Reader& reader, const Json& value) {
   for (const LayerKind kind : kKinds) {
     if (value == to_string(kind)) return kind;
@@ -238,6 +246,7 @@ Config Config::from_json(const Json& json, const std::string& where) {
   reader.read("bos_token_id", config.bos_token_id);
   reader.read("eos_token_id", config.eos_token_id);
   reader.read("expert_dtype", config.expert_dtype);
+  read_norm_dtype(reader, config);
   if (config.num_hidden_layers < 1 || config.num_hidden_layers > 1000) {
     reader.wrong("num_hidden_layers", Json(config.num_hidden_layers), "between 1 and 1000");
   }
@@ -291,6 +300,9 @@ void Config::check(const std::string& where) const {
   require(scoring_func == "sqrtsoftplus" || scoring_func == "sigmoid" || scoring_func == "softmax", "scoring_func",
           "\"sqrtsoftplus\", \"sigmoid\" or \"softmax\"");
   require(expert_dtype == "fp4" || expert_dtype == "fp8", "expert_dtype", "\"fp4\" or \"fp8\"");
+  in("bos_token_id", bos_token_id, 0, vocab_size - 1);
+  in("eos_token_id", eos_token_id, 0, vocab_size - 1);
+  require(initializer_range >= 0, "initializer_range", "at least 0");
   require(swiglu_limit > 0, "swiglu_limit", "above 0");
   require(rms_norm_eps > 0 && hc_eps >= 0, "rms_norm_eps", "above 0 (and hc_eps at least 0)");
   require(rope_theta > 1 && compress_rope_theta > 1, "rope_theta", "above 1");
@@ -376,6 +388,7 @@ Json Config::to_json() const {
           {"attention_bias", false},
           {"attention_dropout", 0.0},
           {"tie_word_embeddings", false}};
+  if (compressor_norm_f32) json["compressor_norm_dtype"] = *compressor_norm_f32 ? "float32" : "bfloat16";
   write_published_layers(*this, json);
   if (rope_scaling) {
     json["rope_scaling"] = {{"type", "yarn"},

@@ -55,6 +55,9 @@ struct Config {
   double initializer_range = 0.02;
   int64_t bos_token_id = 0, eos_token_id = 1;
   std::string expert_dtype = "fp4";  // of the published layout: "fp4" or "fp8" (Base)
+  // The compressors' norm weights stay f32 when they are published, for a model that stores them so (decisions 17). Ours, written as
+  // compressor_norm_dtype; where config.json says nothing, the loader looks at the stored tensors. Nothing at all: bf16.
+  std::optional<bool> compressor_norm_f32;
 
   // Tokens per compressed entry of a layer; 0 for a window layer. layer == num_hidden_layers is the MTP block, always 0.
   int64_t compress_ratio(int64_t layer) const;

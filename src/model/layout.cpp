@@ -116,10 +116,11 @@ class Builder {
   void blocks() {
     const int64_t len = best_block_len(layout_.spans, config_.sliding_window), window = config_.sliding_window;
     const int64_t width = len + window - 1;
-    const RowPool pool{layout_.cached ? window : 0, window, static_cast<int64_t>(layout_.spans.size()), 0};
+    RowPool pool{layout_.cached ? window : 0, window, static_cast<int64_t>(layout_.spans.size())};
     std::vector<int64_t> block_token, token_block(static_cast<size_t>(layout_.num_tokens)), keys, first, last;
     for (size_t s = 0; s < layout_.spans.size(); ++s) {
       const Span& span = layout_.spans[s];
+      pool.absent = pool.row(s, span, first_token_[s], span.start);  // masked, but read: a row of this sequence
       for (int64_t begin = 0; begin < span.count; begin += len) {
         const auto block = static_cast<int64_t>(first.size());
         first.push_back(span.start + begin);
@@ -158,12 +159,13 @@ class Builder {
     const auto num_spans = static_cast<int64_t>(layout_.spans.size());
     const int64_t kept = layout_.cached ? rows : 0;
     const RowPool pool{kept, rows, num_spans, num_spans * kept + layout_.num_tokens};
-    std::vector<int64_t> ape_row, block_rows, entry_slot, from, to, entry_base;
+    std::vector<int64_t> ape_row, block_rows, entry_slot, from, to, entry_base, reset;
     std::vector<float> position;
     int64_t token = 0;
     for (size_t s = 0; s < layout_.spans.size(); ++s) {
       const Span& span = layout_.spans[s];
       entry_base.push_back(layout_.cached ? span.slot * slot_entries : out.num_new);
+      if (span.start == 0 && slot_entries > 0) reset.push_back(span.slot * slot_entries);
       for (int64_t i = 0; i < span.count; ++i) ape_row.push_back((span.start + i) % ratio);
       for (int64_t w = span.start / ratio; w < (span.start + span.count) / ratio; ++w) {
         for (int64_t p = (w + 1) * ratio - rows; p < (w + 1) * ratio; ++p) block_rows.push_back(pool.row(s, span, first_token_[s], p));
@@ -182,6 +184,7 @@ class Builder {
     out.position_B = at::tensor(position, at::kFloat).to(device_);
     out.rope_B = rotation(config_, true, out.position_B);
     out.entry_slot_B = indices(entry_slot, device_);
+    out.reset_entries = indices(reset, device_);
     out.state_from = indices(from, device_);
     out.state_to = indices(to, device_);
     visible_entries(out, entry_base);
@@ -197,7 +200,8 @@ class Builder {
     }
     const Tensor entry_N = at::arange(out.max_entries, position_QL_.options());
     const Tensor count_Q1 = indices(count, device_).unsqueeze(1);
-    out.entries_QN = at::where(entry_N < count_Q1, indices(base, device_).unsqueeze(1) + entry_N, 0);
+    const Tensor base_Q1 = indices(base, device_).unsqueeze(1);
+    out.entries_QN = at::where(entry_N < count_Q1, base_Q1 + entry_N, layout_.cached ? base_Q1 : at::zeros_like(base_Q1));
     out.visible_QLN = entry_N < (position_QL_ + 1).floor_divide(out.ratio).unsqueeze(2);
   }
 

@@ -31,7 +31,9 @@ struct CompressLayout {
   tensor::Tensor position_B;     // [B] f32 position of the first token of each new entry
   Rotation rope_B;               // of position_B
   tensor::Tensor entry_slot_B;   // [B] slot * capacity + index: where a new entry is stored (with a cache)
-  tensor::Tensor entries_QN;     // [Q, N] rows of the pool of entries (cache or new ones) that a query block may see
+  tensor::Tensor entries_QN;     // [Q, N] rows of the pool of entries (cache or new ones) that a query block may see; the others
+                                 // point to the sequence's own first row, so that no foreign value is ever read
+  tensor::Tensor reset_entries;     // rows of the cache's entries to clear: the first of each sequence that starts here
   tensor::Tensor visible_QLN;    // [Q, L, N] bool
   tensor::Tensor state_from, state_to;  // new rows that the state keeps, and where (with a cache)
 };

@@ -57,7 +57,11 @@ Tensor swiglu(const Profile& profile, const Tensor& gate, const Tensor& up, doub
 }  // namespace
 
 Tensor grouped_linear(const Tensor& input_PK, const Tensor& weight_ENK, const Tensor& ends_E) {
-  return GroupedLinear::apply(input_PK, weight_ENK, ends_E);
+  constexpr int64_t kAligned = 4;  // _grouped_mm wants rows of whole 16 bytes
+  const int64_t num_out = weight_ENK.size(1), more_out = -num_out & (kAligned - 1), more_in = -weight_ENK.size(2) & (kAligned - 1);
+  if (more_out == 0 && more_in == 0) return GroupedLinear::apply(input_PK, weight_ENK, ends_E);
+  const Tensor input = at::constant_pad_nd(input_PK, {0, more_in}), weight = at::constant_pad_nd(weight_ENK, {0, more_in, 0, more_out});
+  return GroupedLinear::apply(input, weight, ends_E).narrow(1, 0, num_out);
 }
 
 Routing route(const Config& config, const MoeWeights& weights, const Tensor& input_TD, const Tensor& ids_T, Tensor* chosen_TA, bool replay) {

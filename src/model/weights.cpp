@@ -60,7 +60,8 @@ class Visitor {
     plain(p + "ape", w.ape, {ratio, channels}, StoredAs::f32, ShardAxis::replicated, learns);
     plain(p + "wkv.weight", w.wkv, {channels, c.hidden_size}, StoredAs::bf16, ShardAxis::replicated, learns);
     plain(p + "wgate.weight", w.wgate, {channels, c.hidden_size}, StoredAs::bf16, ShardAxis::replicated, learns);
-    plain(p + "norm.weight", w.norm, {dim}, StoredAs::bf16, ShardAxis::replicated, learns);
+    const StoredAs norm = c.compressor_norm_f32.value_or(false) ? StoredAs::f32 : StoredAs::bf16;
+    plain(p + "norm.weight", w.norm, {dim}, norm, ShardAxis::replicated, learns);
   }
 
   void attention(const std::string& p, AttentionWeights& w, LayerKind kind) {

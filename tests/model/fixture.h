@@ -109,9 +109,19 @@ inline model::Weights load_masters(const model::Config& config, const std::files
   return weights;
 }
 
+// What the checkpoint loader finds out (decisions 17).
+inline bool stores_f32_norms(const std::filesystem::path& file) {
+  for (const auto& [name, tensor] : read_tensors(file)) {
+    if (name.find("compressor.norm") != std::string::npos) return tensor.scalar_type() == at::kFloat;
+  }
+  return false;
+}
+
 inline Fixture load_fixture(const std::filesystem::path& folder, const std::string& profile) {
   Fixture fixture;
   fixture.config = model::Config::load(folder);
+  if (!fixture.config.compressor_norm_f32)
+    fixture.config.compressor_norm_f32 = stores_f32_norms(folder / "model.safetensors");
   fixture.masters = load_masters(fixture.config, folder / "model.safetensors");
   fixture.reference = read_tensors(folder / (profile + ".safetensors"));
   return fixture;
