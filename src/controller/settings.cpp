@@ -98,6 +98,7 @@ void check_best(const RunSettings& s) {
 }
 
 void check_eval(const RunSettings& s) {
+  if (s.eval.sets.empty()) spdlog::warn("eval.sets is empty: nothing will show whether the policy gets better");
   for (const EvalSetSettings& set : s.eval.sets) {
     if (set.name.empty()) base::fail(Code::invalid_argument, "eval.sets: a set has no name");
     if (set.data.path.empty()) {

@@ -55,7 +55,8 @@ void check_same_data(const Saved& saved, const Inputs& inputs, bool allow_change
 RunEnd say_stopped(Run& run, const Invocation& invocation) {
   const std::string command = fmt::format("{} train --resume {}", invocation.program, run.folder.path().string());
   run.log.write_event(run.log_step(), "stop", "told to stop");
-  run.console.line(fmt::format("stopped after step {}; to go on:\n  {}", run.log_step(), command));
+  run.console.line(fmt::format("stopped after step {} of phase {}; to go on:\n  {}", run.progress.step,
+                               to_string(run.progress.phase), command));
   return RunEnd::stopped;
 }
 
