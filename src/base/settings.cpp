@@ -99,11 +99,11 @@ void assign_list(Field& field, const SettingNode& node) {
          field.name, field.name, field.help);
   }
   field.list->resize(0);
-  field.list->resize(node.elements.size());
-  for (size_t i = 0; i < node.elements.size(); ++i) {
+  field.list->resize(node.children.size());
+  for (size_t i = 0; i < node.children.size(); ++i) {
     const std::string prefix = fmt::format("{}.{}", field.name, i);
     Fields element = field.list->fields(i, prefix);
-    assign_tree(element, node.elements[i], prefix + ".");
+    assign_tree(element, node.children[i], prefix + ".");
   }
 }
 
@@ -112,11 +112,14 @@ SettingNode node_from_json(const Json& json, const std::string& where) {
   node.where = where;
   if (json.is_object()) {
     node.form = SettingNode::Form::table;
-    for (const auto& [key, value] : json.items()) node.members.emplace_back(key, node_from_json(value, where));
+    for (const auto& [key, value] : json.items()) {
+      node.children.push_back(node_from_json(value, where));
+      node.children.back().key = key;
+    }
   } else if (json.is_array() && !json.empty() &&
              std::all_of(json.begin(), json.end(), [](const Json& x) { return x.is_object(); })) {
     node.form = SettingNode::Form::tables;
-    for (const Json& element : json) node.elements.push_back(node_from_json(element, where));
+    for (const Json& element : json) node.children.push_back(node_from_json(element, where));
   } else {
     node.value = json;
   }
@@ -154,8 +157,8 @@ void assign_value(Field& field, const Json& value, const std::string& where) {
 }
 
 void assign_tree(Fields& fields, const SettingNode& table, const std::string& prefix) {
-  for (const auto& [key, node] : table.members) {
-    const std::string name = prefix + key;
+  for (const SettingNode& node : table.children) {
+    const std::string name = prefix + node.key;
     const auto found =
         std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
     if (found == fields.end()) fail_unknown_setting(fields, name, node.where);

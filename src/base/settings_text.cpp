@@ -175,7 +175,7 @@ const char* kind_text(FieldKind kind) {
 // Flat: every field of a nested object under its dotted name; lists stay whole.
 void flatten(const Json& json, const std::string& prefix, std::vector<std::pair<std::string, Json>>& flat) {
   for (const auto& [key, value] : json.items()) {
-    const std::string name = prefix.empty() ? key : prefix + "." + key;
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
     if (value.is_object())
       flatten(value, name, flat);
     else

@@ -31,13 +31,14 @@ SettingNode node_from_toml(const toml::node& toml, const std::string& where) {
   if (const toml::table* const table = toml.as_table()) {
     node.form = SettingNode::Form::table;
     for (const auto& [key, value] : *table) {
-      node.members.emplace_back(std::string(key.str()), node_from_toml(value, where));
+      SettingNode& member = node.children.emplace_back(node_from_toml(value, where));
+      member.key = key.str();
       // A key's own line: the value of a [section] begins at the bracket, a multi-line array later than its key.
-      node.members.back().second.where = place(where, key.source());
+      member.where = place(where, key.source());
     }
   } else if (array != nullptr && !array->empty() && array->is_homogeneous(toml::node_type::table)) {
     node.form = SettingNode::Form::tables;
-    for (const toml::node& element : *array) node.elements.push_back(node_from_toml(element, where));
+    for (const toml::node& element : *array) node.children.push_back(node_from_toml(element, where));
   } else if (array != nullptr) {
     node.value = Json::array();
     for (const toml::node& element : *array) node.value.push_back(scalar_from_toml(element, where));

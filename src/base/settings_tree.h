@@ -3,7 +3,6 @@
 #pragma once
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -14,10 +13,10 @@ namespace base {
 struct SettingNode {
   enum class Form { value, table, tables };
   Form form = Form::value;
-  std::string where;                                         // "recipe.toml:12"
-  Json value;                                                // form value: a scalar, or an array of scalars
-  std::vector<std::pair<std::string, SettingNode>> members;  // form table
-  std::vector<SettingNode> elements;                         // form tables: each of form table
+  std::string key;                    // in the table that it stands in; empty in a list
+  std::string where;                  // "recipe.toml:12"
+  Json value;                         // form value: a scalar, or an array of scalars
+  std::vector<SettingNode> children;  // form table: its members; form tables: its elements, each of form table
 };
 
 // Errors as of read_settings.
