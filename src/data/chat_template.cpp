@@ -8,8 +8,7 @@ const std::string_view kReasoningEffortMax =
     "You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the root cause, "
     "rigorously stress-testing your logic against all potential paths, edge cases, and adversarial scenarios.\n"
     "Explicitly write out your entire deliberation process, documenting every intermediate step, considered "
-    "alternative, "
-    "and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
+    "alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
 
 const std::string_view kToolsBegin =
     "## Tools\n\n"

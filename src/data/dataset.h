@@ -34,8 +34,7 @@ struct DatasetSettings {
     v("path", path, "file of JSON lines, one object a line");
     v("format", format,
       "row form: verl (label at reward_model.ground_truth), slime (label), plain (label; prompts are texts), or auto: "
-      "verl if "
-      "the first row has reward_model.ground_truth, else slime",
+      "verl if the first row has reward_model.ground_truth, else slime",
       base::OneOf{"auto", "verl", "slime", "plain"});
     v("prompt_key", prompt_key, "key of the prompt, a text or a list of messages; dots go into objects; empty: prompt");
     v("label_key", label_key, "key of the expected answer; dots go into objects; empty: the form's own");
@@ -47,8 +46,7 @@ struct DatasetSettings {
     v("require_label", require_label, "a row without a label is an error; false: its label is empty");
     v("apply_chat_template", apply_chat_template,
       "render prompts by the DeepSeek-V4 chat encoding (a text is one user message); false: the prompt must be a text "
-      "and is used "
-      "as it is");
+      "and is used as it is");
     v("thinking_mode", thinking_mode, "how the assistant's turn begins", base::OneOf{"chat", "thinking"});
     v("reasoning_effort", reasoning_effort,
       "empty, high, or max: a prefix that asks for the longest reasoning (thinking only)",

@@ -14,6 +14,8 @@ namespace {
 
 using base::Code;
 
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
 std::array<int32_t, 256> byte_ids(const TokenizerFile& file) {
   std::array<int32_t, 256> ids;
   for (int byte = 0; byte < 256; ++byte) {
@@ -70,6 +72,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, Markers markers) c
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, std::span<const ByteRange> literal) const {
+  if (text.size() > kMaxTextBytes) {
+    base::fail(Code::invalid_argument, "{}: a text of {} bytes is more than can be encoded at once ({})", name_,
+               text.size(), kMaxTextBytes);
+  }
   if (const size_t bad = find_invalid_utf8(text); bad < text.size()) {
     base::fail(Code::invalid_argument, "{}: the text to encode is not UTF-8 at byte {} (0x{:02x})", name_, bad,
                static_cast<uint8_t>(text[bad]));

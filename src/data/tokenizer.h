@@ -30,7 +30,7 @@ class Tokenizer {
   // name: for messages.
   Tokenizer(const TokenizerFile& file, const TokenizerConfig& config, const std::string& name);
 
-  // Error{invalid_argument}: text is not UTF-8 (with the offset). An empty text has no ids.
+  // Error{invalid_argument}: text is not UTF-8 (with the offset) or has more than 1 GiB. An empty text has no ids.
   std::vector<int32_t> encode(std::string_view text, Markers markers) const;
   // As encode(text, as_ids), but no marker is recognised that touches a byte of literal (ascending, not overlapping
   // ranges of text). Pieces and merges cross the borders of the ranges, so without markers in them the ids are those of

@@ -351,6 +351,18 @@ TEST(Dataset, SettingsThatWouldBeIgnoredAreErrors) {
   EXPECT_THAT(error([](auto& s) { s.path = "/no/such/file.jsonl"; }), HasSubstr("/no/such/file.jsonl"));
 }
 
+TEST(Dataset, SettingsAreReadFromTomlAndArguments) {
+  DatasetSettings settings;
+  base::Fields fields = base::fields_of(settings);
+  base::parse_settings(fields, "path = \"a.jsonl\"\nmax_prompt_tokens = 512\nformat = \"verl\"\n", "t.toml");
+  base::override_setting(fields, "--apply_chat_template=false");
+  EXPECT_EQ(settings.path, "a.jsonl");
+  EXPECT_EQ(settings.max_prompt_tokens, 512);
+  EXPECT_FALSE(settings.apply_chat_template);
+  EXPECT_THAT(error_of([&] { base::override_setting(fields, "--format=parquet"); }), HasSubstr("parquet"));
+  EXPECT_NO_THROW(base::check_settings(fields, "defaults"));
+}
+
 TEST(Dataset, AWindowOfRows) {
   DatasetSettings settings = settings_for(golden("bad_datasets/ok_plain.jsonl"));
   settings.skip_rows = 1;

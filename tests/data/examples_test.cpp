@@ -140,7 +140,8 @@ TEST_F(Addition, DemonstrationsForgetTheStatedShareOfCarriesAndNothingElse) {
     EXPECT_EQ(response.substr(26), fmt::format(";{:04}", sum + carry * 1000)) << response;
   }
   ASSERT_GT(num_carries, 2000);
-  EXPECT_NEAR(static_cast<double>(num_forgotten) / num_carries, 0.7, 0.04);  // four standard deviations of the estimate
+  EXPECT_NEAR(static_cast<double>(num_forgotten) / num_carries, 0.7,
+              0.04);  // about four standard deviations of the estimate
 }
 
 }  // namespace

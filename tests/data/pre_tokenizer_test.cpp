@@ -55,10 +55,10 @@ TEST(PreTokenizer, ATextPatternIsNotARegularExpression) {
 TEST(PreTokenizer, Digits) {
   const auto with = [](bool individual) {
     const Json step = {{"type", "Digits"}, {"individual_digits", individual}};
-    return pieces_of({step}, "a12½b٣");
+    return pieces_of({step}, "a12\u00BDb\u0663");
   };
-  EXPECT_THAT(with(true), ElementsAre("a", "1", "2", "½", "b", "٣"));
-  EXPECT_THAT(with(false), ElementsAre("a", "12½", "b", "٣"));
+  EXPECT_THAT(with(true), ElementsAre("a", "1", "2", "\u00BD", "b", "\u0663"));
+  EXPECT_THAT(with(false), ElementsAre("a", "12\u00BD", "b", "\u0663"));
 }
 
 TEST(PreTokenizer, LookAroundDoesNotSeeBeyondThePiece) {
@@ -75,7 +75,7 @@ TEST(PreTokenizer, ByteLevelMayAddASpace) {
 }
 
 TEST(PreTokenizer, EmptyMatchesCutWithoutMakingEmptyPieces) {
-  EXPECT_THAT(pieces_of({split("x*", "Isolated")}, "éxxé"), ElementsAre("é", "xx", "é"));
+  EXPECT_THAT(pieces_of({split("x*", "Isolated")}, "\u00E9xx\u00E9"), ElementsAre("\u00E9", "xx", "\u00E9"));
 }
 
 TEST(PreTokenizer, ANegatedClassDoesNotMatchAMongolianVowelSeparatorAsSpace) {  // where PCRE2's own \s differs
@@ -108,7 +108,7 @@ TEST(PreTokenizer, APatternThatExplodesIsStopped) {
 }
 
 TEST(Utf8, FindsTheFirstInvalidByte) {
-  EXPECT_EQ(find_invalid_utf8("aé中😀"), std::string("aé中😀").size());
+  EXPECT_EQ(find_invalid_utf8("a\u00E9\u4E2D\U0001F600"), std::string("a\u00E9\u4E2D\U0001F600").size());
   const std::vector<std::pair<std::string, size_t>> bad = {
       {"a\x80", 1}, {"\xC0\x80", 0}, {"\xED\xA0\x80", 0}, {"\xF4\x90\x80\x80", 0}, {"ab\xE4\xBD", 2}, {"\xF5", 0}};
   for (const auto& [text, at] : bad) EXPECT_EQ(find_invalid_utf8(text), at);

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 Group example() {
   Group group;
   group.id = int64_t{1} << 53 | 1;  // not a double
-  group.problem = {"f:3", "a\n\"b\" é", "025", Json::parse(R"({"b": [1, null], "a": 1.5})"), {0, 129279}};
+  group.problem = {"f:3", "a\n\"b\" \u00E9", "025", Json::parse(R"({"b": [1, null], "a": 1.5})"), {0, 129279}};
   Sample sample;
   sample.group_id = group.id;
   sample.index = 7;
