@@ -96,7 +96,7 @@ TEST(Evaluation, ABrokenRecordIsAnErrorThatNamesThePlace) {
   for (
       const char* text :
       {"{}", "[]", "{\"step\": \"x\"}", "3",
-       R"({"step":1,"set":"a","problems":1,"answers":1,"missing":0,"pass@1":"x","reward":0,"truncated":0,"length":0})"}) {
+       R"({"step":1,"set":"","problems":1,"answers":1,"missing":0,"pass@1":"x","reward":0,"truncated":0,"length":0})"}) {
     try {
       eval_record_from_json(base::parse_json(text, "t"), "eval.jsonl:3");
       FAIL() << text;
