@@ -1,4 +1,7 @@
 // furlong generate: answers of a model to one prompt.
+#include <algorithm>
+#include <map>
+
 #include "apps/commands.h"
 #include "apps/model_folder.h"
 #include "apps/standard_io.h"
@@ -99,11 +102,17 @@ int run_generate(const Call& call) {
   settings.max_context = std::min(options.max_context, model.weights.config.max_position_embeddings);
   const std::unique_ptr<rollout::Engine> engine = make_engine(model, settings);
   engine->submit(request_of(options, prompt_ids(options, model.tokenizer_for("generating text"))));
+  std::map<int64_t, rollout::Output> waiting;  // ended before one of a lower index
+  int64_t next = 0;
   while (!engine->idle()) {
-    for (const rollout::Output& output : engine->step()) {
+    for (rollout::Output& output : engine->step()) {
       if (!output.error.empty()) base::fail(Code::unavailable, "answer {}: {}", output.index + 1, output.error);
-      options.json ? write_json(output) : write_answer(output, options.num_samples);
+      waiting.emplace(output.index, std::move(output));
+    }
+    for (auto at = waiting.find(next); at != waiting.end(); at = waiting.find(++next)) {
+      options.json ? write_json(at->second) : write_answer(at->second, options.num_samples);
       flush_output();
+      waiting.erase(at);
     }
   }
   return 0;
