@@ -19,7 +19,8 @@ const Usage kUsage = {
     1, 1};
 
 std::string as_text(const base::Json& value) {
-  return value.is_string() ? value.get<std::string>() : base::to_line(value);
+  const bool plain = value.is_string() && !value.get_ref<const std::string&>().empty();
+  return plain ? value.get<std::string>() : base::to_line(value);
 }
 
 std::vector<report::ChangedSetting> changed_settings(const std::filesystem::path& run) {
