@@ -1,6 +1,7 @@
 // The policy learns: supervised warm-up on demonstrations that are wrong on purpose, then reinforcement learning from
 // an e4m3 rollout and a bf16 actor, which puts right what the demonstrations taught wrong. The demo's task, smaller:
 // sums of two numbers of two digits in base 5, with a written carry chain; demonstrations forget 70 % of the carries.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
