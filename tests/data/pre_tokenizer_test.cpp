@@ -52,7 +52,7 @@ TEST(PreTokenizer, ATextPatternIsNotARegularExpression) {
   EXPECT_THAT(pieces_of({step}, "axb|a.b|c"), ElementsAre("axb|", "a.b|", "c"));
 }
 
-TEST(PreTokenizer, Digits) {
+TEST(PreTokenizer, DigitsStandAloneOrTogether) {
   const auto with = [](bool individual) {
     const Json step = {{"type", "Digits"}, {"individual_digits", individual}};
     return pieces_of({step}, "a12\u00BDb\u0663");

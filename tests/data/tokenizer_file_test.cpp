@@ -37,7 +37,7 @@ std::string error_with(const std::string& pointer, const Json& value) {
   return error_of([&] { make(file); });
 }
 
-TEST(TokenizerFile, ASmallFileWorks) {
+TEST(TokenizerFile, ASmallFileGivesItsIds) {
   const Tokenizer tokenizer = make(small_file(), {.bos = {}, .eos = "<x>", .pad = "a"});
   EXPECT_EQ(tokenizer.encode("abcab<x>c<xy>", Markers::as_ids), (std::vector<int32_t>{4, 3, 5, 2, 6}));
   EXPECT_EQ(tokenizer.stop_ids(), std::vector<int32_t>{5});
