@@ -75,14 +75,15 @@ struct Output {
   std::vector<int32_t> response_ids;  // L, the stop token included
   std::vector<float> log_probs;       // L, by decisions 7, floored at kLowestLogProb
   std::vector<int64_t> versions;      // L, version of the weights that wrote the token
-  std::string text;                   // bytes of the response without its stop token or what follows a stop text
-  bool text_cut = false;              // text is shorter than the decoded response_ids
+  std::string text;                   // bytes of response_ids without the stop token and from a stop text on
+  bool text_cut = false;              // text ends before a stop text
   Ended ended = Ended::cancelled;
   int64_t matched_token = -1;           // stop_token: which
   std::string matched_text;             // stop_string: which
   std::string error;                    // not_finite: what was found
-  int64_t num_retractions = 0;          // times its cache was dropped and prefilled again
-  bool mixed_cache = false;             // its cache was written by more than one version
+  int64_t version = -1;                 // that served when it ended; wrote all of prompt_log_probs
+  int64_t num_retractions = 0;          // times its cache was taken away, to be prefilled again
+  bool mixed_cache = false;             // tokens were drawn from a cache that more than one version wrote
   std::vector<float> prompt_log_probs;  // scored: element i is of prompt_ids[i + 1]
 };
 

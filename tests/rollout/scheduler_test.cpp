@@ -97,7 +97,6 @@ class Simulation {
 TEST(Scheduler, PrefillsInChunksThenDecodes) {
   Simulation s({.num_slots = 2, .max_batch_tokens = 8, .prefill_chunk = 4});
   s.add(10, 1, 3);
-  std::vector<std::pair<int64_t, int64_t>> chunks;
   s.step(), s.step(), s.step();  // 4 + 4 + 2, first token
   EXPECT_EQ(s.num_computed, 10);
   EXPECT_EQ(s.num_tokens(0), 11u);
