@@ -127,7 +127,8 @@ TEST(Actor, ResumedActorRepeatsTheNextStepToTheBit) {
   EXPECT_THAT(differing(actor.state().tensors, resumed.state().tensors), testing::IsEmpty());
   EXPECT_EQ(actor.state().json, resumed.state().json);
   for (const auto& [name, value] : undisturbed.metrics) {
-    if (!name.starts_with(metrics::kTimePrefix)) EXPECT_EQ(value, repeated.metrics.at(name)) << name;
+    if (name.starts_with(metrics::kTimePrefix)) continue;
+    EXPECT_EQ(value, repeated.metrics.at(name)) << name;
   }
 }
 
@@ -197,7 +198,8 @@ TEST(Actor, ALearningStepMakesGoodAnswersLikelierAndBadOnesLessSo) {
   }
   const auto likelihood = [&](size_t i) {
     double sum = 0;
-    for (const float lp : actor.score(requests, 1)[i].log_probs) sum += lp;
+    const std::vector<Scored> scored = actor.score(requests, 1);
+    for (const float lp : scored[i].log_probs) sum += lp;
     return sum;
   };
   const double good = likelihood(0), bad = likelihood(1);
@@ -303,7 +305,8 @@ TEST(Actor, GroupsWithEqualRewardsGiveAZeroGradient) {  // case adv-01
   EXPECT_EQ(metric(report, metrics::kLossPolicy), 0);
 }
 
-TEST(Actor, WithoutAGradientOnlyMatricesDecay) {  // not: norms, sinks, mHC parameters, ape (f32 as stored), what is frozen
+TEST(Actor,
+     WithoutAGradientOnlyMatricesDecay) {  // not: norms, sinks, mHC parameters, ape (f32 as stored), what is frozen
   Actor actor(tiny_settings(), tiny_weights());
   std::vector<data::Group> groups = tiny_groups(actor, 2);
   for (data::Group& group : groups) {
@@ -330,7 +333,8 @@ TEST(Actor, SupervisedTrainingLearnsOneExampleByHeart) {  // case lp-06: probabi
   EXPECT_GT(first, 1.5);
   EXPECT_LT(last, 0.02);
   const std::vector<ScoreRequest> requests{{{3, 7, 1, 9, 2, 14, 14, 5, 0}, 3}};
-  for (const float lp : actor.score(requests, 1)[0].log_probs) EXPECT_GT(lp, -0.1f);
+  const std::vector<Scored> scored = actor.score(requests, 1);
+  for (const float lp : scored[0].log_probs) EXPECT_GT(lp, -0.1f);
 }
 
 TEST(Actor, EveryProfileTrains) {

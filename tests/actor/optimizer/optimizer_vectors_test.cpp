@@ -1,4 +1,6 @@
 // AdamW, norm clip and schedules against their golden vectors.
+#include <ATen/Parallel.h>
+
 #include <cstring>
 
 #include "actor/optimizer/adamw.h"
