@@ -56,15 +56,15 @@ class Program {
   // False when it ended by itself within that time; then code() is its exit code.
   bool runs_longer_than(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < end) {
+    do {
       int status = 0;
       if (::waitpid(pid_, &status, WNOHANG) == pid_) {
         code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         pid_ = -1;
         return false;
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } while (std::chrono::steady_clock::now() < end);
     return true;
   }
   int code() const { return code_; }

@@ -46,41 +46,60 @@ void expect_same_end(const fs::path& want, const fs::path& got) {
 }
 
 // Starts the run again and again, killing it after random times, and compares each one that reaches its end.
-void kill_and_resume(int num_kills) {
-  const TinyRun tiny;
-  const auto start = std::chrono::steady_clock::now();
-  const Finished undisturbed = tiny.finish("undisturbed");
-  ASSERT_EQ(undisturbed.code, 0) << undisturbed.output;
-  const double whole_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-
-  std::mt19937 random(1);
-  std::uniform_real_distribution<double> delay_s(0, 0.8 * whole_s);
-  int kills = 0, runs = 0;
-  for (bool ended = true; kills < num_kills || !ended;) {
-    runs += ended ? 1 : 0;
-    const std::string name = "killed_" + std::to_string(runs);
-    Program program(tiny.train(name, fs::exists(tiny.run(name)) ? std::vector<std::string>{"--resume"}
-                                                                : std::vector<std::string>{}),
-                    tiny.folder() / "killed.out");
-    // After the last kill the run is left alone.
-    ended = !program.runs_longer_than(kills < num_kills ? delay_s(random) : 600);
-    if (!ended) {
-      ASSERT_LT(kills, num_kills) << "the run hangs: " << program.output();
-      program.kill_hard();
-      ++kills;
-      continue;
-    }
-    ASSERT_EQ(program.code(), 0) << "after " << kills << " kills: " << program.output();
-    expect_same_end(tiny.run("undisturbed"), tiny.run(name));
-    ASSERT_FALSE(::testing::Test::HasFailure()) << "after " << kills << " kills";
+class Killer {
+ public:
+  Killer() {
+    const auto start = std::chrono::steady_clock::now();
+    undisturbed_ = tiny_.finish("undisturbed", kLonger);
+    whole_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  ::testing::Test::RecordProperty("kills", kills);
-  std::printf("%d kills in %d runs; each run ended as the undisturbed one (%.1f s)\n", kills, runs, whole_s);
-}
 
-TEST(KillAndResume, EightKillsAtRandomPointsChangeNoByte) { kill_and_resume(8); }
+  void kill_and_resume(size_t num_kills) {
+    ASSERT_EQ(undisturbed_.code, 0) << undisturbed_.output;
+    std::mt19937 random(1);
+    std::uniform_real_distribution<double> delay_s(0, whole_s_);
+    for (bool ended = true; killed_at_.size() < num_kills || !ended;) {
+      if (ended) ++num_runs_;
+      // After the last kill the run is left alone.
+      ended = one_process(killed_at_.size() < num_kills ? delay_s(random) : 600);
+      ASSERT_FALSE(::testing::Test::HasFailure()) << "after " << killed_at_.size() << " kills";
+    }
+    ::testing::Test::RecordProperty("kills", static_cast<int>(killed_at_.size()));
+    std::printf("%zu kills in %d runs, each of which ended as the undisturbed one (%.1f s). Killed after steps %s\n",
+                killed_at_.size(), num_runs_, whole_s_, ::testing::PrintToString(killed_at_).c_str());
+  }
 
-TEST(KillAndResumeSlow, AHundredKillsAtRandomPointsChangeNoByte) { kill_and_resume(100); }
+ private:
+  // Enough steps for a kill to hit any of them.
+  const std::vector<std::string> kLonger = {"--run.steps=24", "--warmup.steps=12"};
+
+  // False: it was killed.
+  bool one_process(double seconds) {
+    const std::string name = "killed_" + std::to_string(num_runs_);
+    std::vector<std::string> arguments = kLonger;
+    if (fs::exists(tiny_.run(name))) arguments.push_back("--resume");
+    Program program(tiny_.train(name, arguments), tiny_.folder() / "killed.out");
+    if (program.runs_longer_than(seconds)) {
+      program.kill_hard();
+      const std::vector<Json> lines = report::read_lines(tiny_.run(name) / "metrics.jsonl");
+      killed_at_.push_back(lines.empty() ? Json("start") : lines.back()["step"]);
+      return false;
+    }
+    EXPECT_EQ(program.code(), 0) << program.output();
+    if (program.code() == 0) expect_same_end(tiny_.run("undisturbed"), tiny_.run(name));
+    return true;
+  }
+
+  TinyRun tiny_;
+  Finished undisturbed_;
+  double whole_s_ = 0;
+  int num_runs_ = 0;
+  std::vector<Json> killed_at_;  // the last step that metrics.jsonl shows
+};
+
+TEST(KillAndResume, EightKillsAtRandomPointsChangeNoByte) { Killer().kill_and_resume(8); }
+
+TEST(KillAndResumeSlow, AHundredKillsAtRandomPointsChangeNoByte) { Killer().kill_and_resume(100); }
 
 TEST(Resume, FinishedRunIsNotDoneAgain) {
   const TinyRun tiny;

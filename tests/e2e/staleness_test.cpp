@@ -52,18 +52,30 @@ TEST(Staleness, NoneMeansThatEachStepIsSampledByItsOwnWeights) {
 
 TEST(Staleness, KilledRunGoesOnAndTrainsOnEveryGroupOnce) {
   const TinyRun tiny;
-  const std::vector<std::string> settings = {"--rollout.max_staleness=2", "--run.steps=12",
+  const std::vector<std::string> settings = {"--rollout.max_staleness=2", "--run.steps=60",
                                              "--rollout.dynamic_sampling.on=false",
                                              "--rollout.dynamic_sampling.groups_per_round=0", "--checkpoint.every=1"};
   std::vector<std::string> resume = settings;
   resume.push_back("--resume");
-  for (int kill = 0; kill < 4; ++kill) {
-    Program program(tiny.train("run", kill == 0 ? settings : resume), tiny.folder() / "killed.out");
-    if (program.runs_longer_than(0.7 + 0.3 * kill)) program.kill_hard();
+  // Killed when a few more steps have been logged: 3, 6, 9.
+  size_t killed_at = 0;
+  for (int kill = 1; kill <= 3; ++kill) {
+    Program program(tiny.train("run", kill == 1 ? settings : resume), tiny.folder() / "killed.out");
+    const auto learned = [&] {
+      size_t count = 0;
+      for (const Json& line : report::read_lines(tiny.run("run") / "metrics.jsonl")) count += line["step"] > 0;
+      return count;
+    };
+    for (int i = 0; i < 30000 && learned() < 3u * kill && program.runs_longer_than(0.002); ++i) continue;
+    ASSERT_TRUE(program.runs_longer_than(0)) << program.output();
+    program.kill_hard();
+    ASSERT_LT(learned(), 60u);
+    EXPECT_GT(learned(), killed_at) << "the run got further than the last time";
+    killed_at = learned();
   }
   const Finished run = tiny.finish("run", resume);
   ASSERT_EQ(run.code, 0) << run.output;
-  check_versions(tiny.run("run"), 2, 12);
+  check_versions(tiny.run("run"), 2, 60);
   std::vector<int64_t> ids;
   for (const report::RolloutFile& file : report::list_rollouts(tiny.run("run") / "rollouts")) {
     if (!file.set.empty()) continue;
@@ -71,7 +83,7 @@ TEST(Staleness, KilledRunGoesOnAndTrainsOnEveryGroupOnce) {
   }
   std::sort(ids.begin(), ids.end());
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], static_cast<int64_t>(i));
-  EXPECT_EQ(ids.size(), 12u * 4u);
+  EXPECT_EQ(ids.size(), 60u * 4u);
 }
 
 }  // namespace
