@@ -3,28 +3,20 @@
 // form, to try the same tests by hand on it.
 #pragma once
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "model/layout.h"
 #include "model/weights.h"
+#include "tensor/safetensors.h"
 
 namespace test {
 
 using at::Tensor;
-
-inline at::ScalarType scalar_type_of(const std::string& name) {
-  static const std::map<std::string, at::ScalarType> kTypes = {{"F32", at::kFloat}, {"BF16", at::kBFloat16},
-                                                               {"I64", at::kLong},  {"I32", at::kInt},
-                                                               {"U8", at::kByte},   {"F64", at::kDouble}};
-  return kTypes.at(name);
-}
 
 inline std::filesystem::path model_golden(const std::string& name) {
   return std::filesystem::path(FURLONG_SOURCE_DIR) / "tests/golden/model" / name;
@@ -32,17 +24,9 @@ inline std::filesystem::path model_golden(const std::string& name) {
 
 // The tensors of a safetensors file.
 inline std::map<std::string, Tensor> read_tensors(const std::filesystem::path& path) {
-  const std::string bytes = base::read_file(path);
-  uint64_t header = 0;
-  std::memcpy(&header, bytes.data(), 8);
-  const base::Json json = base::parse_json(bytes.substr(8, header), path.string());
+  const tensor::SafetensorsFile file(path);
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, entry] : json.items()) {
-    if (name == "__metadata__") continue;
-    const auto shape = entry.at("shape").get<std::vector<int64_t>>();
-    char* const data = const_cast<char*>(bytes.data()) + 8 + header + entry.at("data_offsets").at(0).get<uint64_t>();
-    tensors[name] = at::from_blob(data, shape, at::TensorOptions(scalar_type_of(entry.at("dtype")))).clone();
-  }
+  for (const tensor::StoredTensor& stored : file.tensors()) tensors[stored.name] = file.read(stored);
   return tensors;
 }
 

@@ -176,10 +176,9 @@ INSTANTIATE_TEST_SUITE_P(All, RoundingProfiles, testing::Values("bf16", "fp8", "
                          [](const auto& param) { return std::string(param.param); });
 
 TEST_F(Profiles, F32StreamsEqualTheReference) {
-  if (!other_fixture()) GTEST_SKIP() << "the golden f32 reference is transformers': see oracle_test";
   load("f32");
   for (const LayerError& error : layers_with_choices_of_dump()) {
-    std::printf("f32: relative L2 %.1e\n", error.l2);
+    if (other_fixture()) std::printf("f32: relative L2 %.1e\n", error.l2);
     EXPECT_LE(error.l2, kF32L2);
   }
 }

@@ -104,7 +104,7 @@ def main():
     out.mkdir(exist_ok=True)
     (out / "config.json").write_text(json.dumps(CONFIG, indent=1) + "\n")
     save_file({k: v.contiguous() for k, v in P.items()}, out / "model.safetensors")
-    for name in ("bf16", "fp8", "fp8_fp4"):
+    for name in profile_ref.PROFILES:
         model = profile_ref.Model(out, profile_ref.PROFILES[name])
         profile_ref.dump(model, profile_ref.run(model, ids, mtp=True), ids, out / f"{name}.safetensors", EXAMPLES)
     print(len(P), "tensors,", sum(v.numel() for v in P.values()), "values")
