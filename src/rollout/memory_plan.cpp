@@ -37,6 +37,7 @@ int64_t weight_bytes(const model::Config& config, const model::Profile& profile)
 // about 16.
 int64_t pass_bytes(const model::Config& c, const EngineSettings& settings) {
   constexpr int64_t kBlockLen = 16;
+  constexpr int64_t kFixedBytes = int64_t{32} << 20;  // work space of the matrix library
   int64_t entries = 0, index_entries = 0;
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     if (c.compress_ratio(layer) == 0) continue;
@@ -51,9 +52,9 @@ int64_t pass_bytes(const model::Config& c, const EngineSettings& settings) {
                             2 * tokens * (c.num_attention_heads * keys + c.index_n_heads * index_entries) +
                             3 * tokens * c.num_attention_heads * c.head_dim;
   const int64_t experts = tokens * c.num_experts_per_tok * (3 * c.moe_intermediate_size + 3 * c.hidden_size);
-  const int64_t streams = 4 * tokens * c.hc_mult * c.hidden_size;
+  const int64_t streams = 8 * tokens * c.hc_mult * c.hidden_size;
   const int64_t logits = 2 * std::min(kLogitRows, tokens) * c.vocab_size;
-  return kFloatBytes * (streams + std::max({attention, experts, logits}));
+  return kFixedBytes + kFloatBytes * (streams + std::max({attention, experts, logits}));
 }
 
 }  // namespace

@@ -54,6 +54,20 @@ TEST(Engine, LogProbsEqualThoseOfATrainingForward) {
   }
 }
 
+TEST(Engine, NoiseIsKeyedBySeedAndAbsolutePosition) {
+  // Decisions 9: whoever has the logits can draw the same tokens again.
+  const Request r = request(random_prompt(23, 6), 30, 1, 77);
+  const Output output = outputs_of(tiny_settings(), {r}).at(0);
+  const at::Tensor logits =
+      test::forward_logits(test::tiny_weights(), "f32", test::joined(r.prompt_ids, output.response_ids));
+  RowSampler sampler;
+  for (size_t i = 0; i < output.response_ids.size(); ++i) {
+    const auto position = static_cast<int64_t>(23 + i);  // of the token that is drawn
+    const std::span<const float> row(logits[position - 1].const_data_ptr<float>(), 64);
+    EXPECT_EQ(sampler.draw(row, r.sampling, r.seeds[0], position)->id, output.response_ids[i]) << "token " << i;
+  }
+}
+
 TEST(Engine, ABatchGivesEachRequestWhatItGetsAlone) {
   const std::vector<Request> requests = mixed_requests();
   const std::vector<Output> together = outputs_of(tiny_settings(), requests);
@@ -311,7 +325,7 @@ TEST(Engine, APromptWithNonFiniteLogitsFailsAlone) {
   }
   std::vector<Output> alone;
   for (const Request& r : good) alone.push_back(run_one(*engine, r));
-  const int64_t bad = engine->submit(request({7, 50, 8}, 5));
+  const int64_t bad = engine->submit(request({50, 7, 50}, 5));
   for (const Request& r : good) engine->submit(r);
   std::vector<Output> outputs = run_all(*engine);
   ASSERT_EQ(outputs.size(), 5u);

@@ -125,21 +125,28 @@ inline rollout::Output run_one(rollout::Engine& engine, const rollout::Request& 
   return outputs.at(0);
 }
 
-// log_softmax(z / T) of ids[1..] by a whole forward without a cache, as training computes it.
-inline std::vector<float> forward_log_probs(const model::Weights& masters, const std::string& profile_name,
-                                            const std::vector<int32_t>& ids, double temperature) {
+// Logits [T, V] by a whole forward without a cache, as training computes them.
+inline at::Tensor forward_logits(const model::Weights& masters, const std::string& profile_name,
+                                 const std::vector<int32_t>& ids) {
   const at::NoGradGuard no_grad;
   const model::Profile profile = model::Profile::parse(profile_name);
   const model::Weights run = model::run_weights(masters, profile);
-  const auto count = static_cast<int64_t>(ids.size());
-  const model::Layout layout = model::Layout::build(run.config, {{0, count, 0}}, 0, at::kCPU);
+  const model::Layout layout =
+      model::Layout::build(run.config, {{0, static_cast<int64_t>(ids.size()), 0}}, 0, at::kCPU);
   const at::Tensor ids_T = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
-  const at::Tensor streams = model::forward_streams({run, profile, layout, ids_T});
-  const at::Tensor logits =
-      model::head_logits(run, model::final_hidden(run, profile, streams)).to(at::kDouble) / temperature;
-  const at::Tensor log_probs = at::log_softmax(logits.narrow(0, 0, count - 1), 1);
-  const at::Tensor chosen = log_probs.gather(1, ids_T.narrow(0, 1, count - 1).unsqueeze(1)).squeeze(1).to(at::kFloat);
-  return {chosen.const_data_ptr<float>(), chosen.const_data_ptr<float>() + count - 1};
+  return model::head_logits(run,
+                            model::final_hidden(run, profile, model::forward_streams({run, profile, layout, ids_T})));
+}
+
+// log_softmax(z / T) of ids[1..] from forward_logits.
+inline std::vector<float> forward_log_probs(const model::Weights& masters, const std::string& profile_name,
+                                            const std::vector<int32_t>& ids, double temperature) {
+  const auto count = static_cast<int64_t>(ids.size()) - 1;
+  const at::Tensor logits = forward_logits(masters, profile_name, ids).to(at::kDouble) / temperature;
+  const at::Tensor next_ids = at::tensor(std::vector<int64_t>(ids.begin() + 1, ids.end()), at::kLong);
+  const at::Tensor chosen = at::log_softmax(logits.narrow(0, 0, count), 1).gather(1, next_ids.unsqueeze(1));
+  const at::Tensor log_probs = chosen.to(at::kFloat).contiguous();
+  return {log_probs.const_data_ptr<float>(), log_probs.const_data_ptr<float>() + count};
 }
 
 inline std::vector<int32_t> joined(std::vector<int32_t> prompt, const std::vector<int32_t>& response) {
