@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "data/utf8.h"
 #include "rollout/engine.h"
 #include "rollout/memory_plan.h"
 
@@ -160,7 +161,9 @@ void Engine::finish(int64_t sequence, Ended ended) {
   Output& output = at->second.output;
   output.ended = ended;
   output.version = weights_.version();
-  if (!output.text_cut) output.text = at->second.text.text();
+  const std::string bytes = output.text_cut ? output.text : at->second.text.text();
+  output.text.clear();
+  data::append_lossy(bytes, /*at_end=*/true, output.text);
   const int64_t request = output.request;
   finished_.push_back(std::move(output));
   answers_.erase(at);

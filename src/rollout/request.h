@@ -75,7 +75,7 @@ struct Output {
   std::vector<int32_t> response_ids;  // L, the stop token included
   std::vector<float> log_probs;       // L, by decisions 7, floored at kLowestLogProb
   std::vector<int64_t> versions;      // L, version of the weights that wrote the token
-  std::string text;                   // bytes of response_ids without the stop token and from a stop text on
+  std::string text;                   // decoded, without the stop token and what follows from a stop text on; UTF-8
   bool text_cut = false;              // text ends before a stop text
   Ended ended = Ended::cancelled;
   int64_t matched_token = -1;           // stop_token: which

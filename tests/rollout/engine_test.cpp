@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/expect_error.h"
+#include "data/utf8.h"
 #include "rollout/memory_plan.h"
 #include "rollout/tiny_engine.h"
 
@@ -174,6 +175,22 @@ TEST(Engine, AStopTextEndsTheAnswerAcrossTokens) {
   const Output kept = run_one(*engine, r);
   EXPECT_EQ(kept.text, whole.text.substr(0, 14));  // decode(response_ids)
   EXPECT_FALSE(kept.text_cut);
+}
+
+TEST(Engine, TextIsValidAlsoWhenTokensSplitOrBreakCharacters) {
+  const auto bytes_of = [](int32_t id) -> std::string_view {
+    return id % 3 == 0 ? "\xe2\x82" : id % 3 == 1 ? "\xac" : "a";
+  };
+  Engine engine(test::tiny_config(), tiny_settings(), {bytes_of, {}});
+  test::publish(engine, test::tiny_weights(), 1);
+  for (uint64_t seed = 0; seed < 8; ++seed) engine.submit(request(random_prompt(5, seed), 40, 1, seed));
+  for (const Output& output : run_all(engine)) {
+    std::string bytes, text;
+    for (const int32_t id : output.response_ids) bytes += bytes_of(id);
+    data::append_lossy(bytes, /*at_end=*/true, text);
+    EXPECT_EQ(output.text, text);
+    EXPECT_EQ(data::find_invalid_utf8(output.text), output.text.size());
+  }
 }
 
 TEST(Engine, AStopTokenEndsTheAnswerAndIsPartOfIt) {
