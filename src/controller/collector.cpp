@@ -1,3 +1,4 @@
+// Rounds of asking and scoring, and which groups are kept, dropped or left over.
 #include "controller/collector.h"
 
 #include <algorithm>

@@ -69,15 +69,16 @@ std::optional<Collected> Controller::collect() {
   return pipeline_.next();
 }
 
-// A step without groups (all dropped) changes no weights. When stopped, the groups go back: a resumed run trains on
-// them.
+// A step without groups (all dropped) changes no weights. When stopped, the groups go back and a resumed run trains on
+// them; so a step that has made one of several updates is finished first.
 std::optional<actor::StepReport> Controller::train(Collected& collected) {
   if (collected.groups.empty()) return actor::StepReport{};
   report::Console::Phase phase = run_.console.phase("train", 0, "tokens");
+  const int64_t updates_before = actor_.updates();
   try {
     return actor_.train(run_.progress.step + 1, {collected.groups, run_.settings.rollout.sampling.temperature},
                         [&](int64_t done, int64_t total) {
-                          if (run_.stop()) throw Stopped{};
+                          if (run_.stop() && actor_.updates() == updates_before) throw Stopped{};
                           phase.update(done, total);
                         });
   } catch (const Stopped&) {
@@ -139,11 +140,12 @@ void Controller::save(std::optional<double> value) {
   run_.save(actor_, value);
 }
 
+// Evaluations are not in the step's line but in eval.jsonl alone: one that was interrupted is made up for after a
+// resume.
 void Controller::write(const Collected& collected, const actor::StepReport& report) {
   const int64_t step = run_.progress.step;
   metrics::StepMetrics figures = step_figures(step, collected, step - 1);
   figures.merge(report.metrics);
-  for (const metrics::EvalRecord& record : evaluated_) metrics::write_to(record, figures);
   std::vector<data::Group> samples = collected.groups;
   samples.insert(samples.end(), collected.dropped.begin(), collected.dropped.end());
   std::sort(samples.begin(), samples.end(), [](const auto& a, const auto& b) { return a.id < b.id; });

@@ -1,3 +1,4 @@
+// Sequential use reuses the order at hand; anything else builds it again.
 #include "controller/epoch_order.h"
 
 #include <utility>

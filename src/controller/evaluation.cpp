@@ -1,3 +1,4 @@
+// A pass over a set with sampling, one without, and the figures from both.
 #include "controller/evaluation.h"
 
 #include <set>

@@ -1,3 +1,4 @@
+// Orders become requests of the engine; its outputs become groups again.
 #include "controller/generator.h"
 
 #include <unordered_map>

@@ -1,3 +1,4 @@
+// Reading, and the checks that need more than one file.
 #include "controller/inputs.h"
 
 #include <algorithm>

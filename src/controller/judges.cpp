@@ -1,3 +1,4 @@
+// Pools by the kind of their reward.
 #include "controller/judges.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+// What the kernel says about memory, and the comparison with a plan.
 #include "controller/memory.h"
 
 #include <algorithm>
@@ -84,7 +85,10 @@ int64_t total(const std::vector<MemoryPart>& parts) {
   return sum;
 }
 
-std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
+std::string size_text(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.3g} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
 
 }  // namespace
 
@@ -101,9 +105,10 @@ std::string describe_memory(const std::vector<MemoryPart>& parts, int64_t availa
   std::string list;
   for (const MemoryPart& part : parts) {
     if (!list.empty()) list += ", ";
-    list += part.what + " " + gib(part.bytes);
+    list += part.what + " " + size_text(part.bytes);
   }
-  return fmt::format("memory: {} planned ({}), {} available", gib(total(parts)), list, gib(available_bytes));
+  return fmt::format("memory: {} planned ({}), {} available", size_text(total(parts)), list,
+                     size_text(available_bytes));
 }
 
 void check_memory(const std::vector<MemoryPart>& parts, int64_t available_bytes) {
@@ -113,11 +118,11 @@ void check_memory(const std::vector<MemoryPart>& parts, int64_t available_bytes)
                    [](const MemoryPart& a, const MemoryPart& b) { return a.bytes > b.bytes; });
   std::string list;
   for (const MemoryPart& part : sorted) {
-    list += fmt::format("\n  {}: {}", part.what, gib(part.bytes));
+    list += fmt::format("\n  {}: {}", part.what, size_text(part.bytes));
     if (!part.lower.empty()) list += fmt::format("; lower {}", part.lower);
   }
   base::fail(Code::invalid_argument, "the run needs about {} of memory and {} are available. Largest parts first:{}",
-             gib(total(parts)), gib(available_bytes), list);
+             size_text(total(parts)), size_text(available_bytes), list);
 }
 
 }  // namespace controller

@@ -1,3 +1,4 @@
+// The queue between collection and training, its thread, and its state as JSON.
 #include "controller/pipeline.h"
 
 #include <utility>

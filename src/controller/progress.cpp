@@ -1,3 +1,4 @@
+// The JSON of a run's progress.
 #include "controller/progress.h"
 
 #include "base/error.h"

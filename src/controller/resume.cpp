@@ -1,3 +1,4 @@
+// Comparison of settings with those saved.
 #include "controller/resume.h"
 
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// Logs, checkpoints and the end by a stop rule.
 #include "controller/run.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+// Plans and actors from settings and inputs.
 #include "controller/start.h"
 
 #include "actor/memory_plan.h"

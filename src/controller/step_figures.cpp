@@ -1,3 +1,4 @@
+// Figures over all groups that a step collected.
 #include "controller/step_figures.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tables and examples from eval.jsonl and rollouts/.
 #include "controller/summary.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The course of a run: checks, resume, warm-up, learning, the end.
 #include "controller/train.h"
 
 #include <ATen/Parallel.h>

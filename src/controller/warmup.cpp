@@ -1,3 +1,4 @@
+// The loop of the supervised phase.
 #include "controller/warmup.h"
 
 #include "base/rng.h"

@@ -96,7 +96,7 @@ TEST(Memory, RunThatDoesNotFitNamesTheLargestPartFirstWithItsSetting) {
 
 TEST(Memory, PlanIsDescribedPartByPart) {
   EXPECT_EQ(describe_memory({{"weights", 1 << 30, ""}, {"caches", 1 << 29, "x"}}, int64_t{8} << 30),
-            "memory: 1.50 GiB planned (weights 1.00 GiB, caches 0.50 GiB), 8.00 GiB available");
+            "memory: 1.50 GiB planned (weights 1.00 GiB, caches 512 MiB), 8.00 GiB available");
 }
 
 }  // namespace

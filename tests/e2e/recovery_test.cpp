@@ -45,12 +45,13 @@ void expect_same_end(const fs::path& want, const fs::path& got) {
   }
 }
 
-// Starts the run again and again, killing it after random times, and compares each one that reaches its end.
+// Starts the run again and again, ending it by a signal after random times, and compares each one that reaches its end.
 class Killer {
  public:
-  Killer() {
+  explicit Killer(int signal, const std::vector<std::string>& more = {}) : signal_(signal) {
+    settings_.insert(settings_.end(), more.begin(), more.end());
     const auto start = std::chrono::steady_clock::now();
-    undisturbed_ = tiny_.finish("undisturbed", kLonger);
+    undisturbed_ = tiny_.finish("undisturbed", settings_);
     whole_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -70,17 +71,15 @@ class Killer {
   }
 
  private:
-  // Enough steps for a kill to hit any of them.
-  const std::vector<std::string> kLonger = {"--run.steps=24", "--warmup.steps=12"};
-
   // False: it was killed.
   bool one_process(double seconds) {
     const std::string name = "killed_" + std::to_string(num_runs_);
-    std::vector<std::string> arguments = kLonger;
+    std::vector<std::string> arguments = settings_;
     if (fs::exists(tiny_.run(name))) arguments.push_back("--resume");
     Program program(tiny_.train(name, arguments), tiny_.folder() / "killed.out");
     if (program.runs_longer_than(seconds)) {
-      program.kill_hard();
+      program.send(signal_);
+      program.wait();
       const std::vector<Json> lines = report::read_lines(tiny_.run(name) / "metrics.jsonl");
       killed_at_.push_back(lines.empty() ? Json("start") : lines.back()["step"]);
       return false;
@@ -90,6 +89,8 @@ class Killer {
     return true;
   }
 
+  const int signal_;
+  std::vector<std::string> settings_ = {"--run.steps=24", "--warmup.steps=12"};  // enough to hit any of them
   TinyRun tiny_;
   Finished undisturbed_;
   double whole_s_ = 0;
@@ -97,9 +98,15 @@ class Killer {
   std::vector<Json> killed_at_;  // the last step that metrics.jsonl shows
 };
 
-TEST(KillAndResume, EightKillsAtRandomPointsChangeNoByte) { Killer().kill_and_resume(8); }
+TEST(KillAndResume, EightKillsAtRandomPointsChangeNoByte) { Killer(SIGKILL).kill_and_resume(8); }
 
-TEST(KillAndResumeSlow, AHundredKillsAtRandomPointsChangeNoByte) { Killer().kill_and_resume(100); }
+TEST(KillAndResumeSlow, AHundredKillsAtRandomPointsChangeNoByte) { Killer(SIGKILL).kill_and_resume(100); }
+
+// Beside the kills: a run that is told to stop saves what it has, also between two updates of one step.
+TEST(KillAndResume, StepsThatWereDroppedCleanlyChangeNoByte) {
+  Killer(SIGINT, {"--actor.epochs=2", "--actor.num_minibatches=2", "--actor.tokens_per_microbatch=24"})
+      .kill_and_resume(8);
+}
 
 TEST(Resume, FinishedRunIsNotDoneAgain) {
   const TinyRun tiny;
