@@ -15,7 +15,7 @@ using base::fail;
 
 constexpr size_t kMaxRank = 16;
 
-constexpr std::array<std::pair<std::string_view, at::ScalarType>, 15> kDtypes = {{
+constexpr std::array<std::pair<std::string_view, at::ScalarType>, 16> kDtypes = {{
     {"BOOL", at::kBool},
     {"U8", at::kByte},
     {"I8", at::kChar},
@@ -31,6 +31,7 @@ constexpr std::array<std::pair<std::string_view, at::ScalarType>, 15> kDtypes = 
     {"F16", at::kHalf},
     {"BF16", at::kBFloat16},
     {"F32", at::kFloat},
+    {"F64", at::kDouble},
 }};
 
 std::string to_text(const JsonMap& json) { return json.dump(-1, ' ', false, JsonMap::error_handler_t::replace); }
@@ -72,7 +73,6 @@ at::ScalarType parse_dtype(const JsonMap& json, const std::string& where) {
   for (const auto& [name, dtype] : kDtypes) {
     if (json == name) return dtype;
   }
-  if (json == "F64") return at::kDouble;
   fail(Code::corruption, "{}: dtype is {}, which is none that safetensors defines (as F32, BF16, F8_E4M3)", where,
        quote_name(to_text(json)));
 }
@@ -170,7 +170,6 @@ std::string dtype_name(at::ScalarType dtype) {
   for (const auto& [name, known] : kDtypes) {
     if (known == dtype) return std::string(name);
   }
-  if (dtype == at::kDouble) return "F64";
   fail(Code::invalid_argument, "safetensors has no name for dtype {}", toString(dtype));
 }
 

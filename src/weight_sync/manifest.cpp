@@ -21,6 +21,14 @@ const Json& field_of(const Json& json, const char* field, const std::string& whe
   return *at;
 }
 
+// An integer from 0 to 2^63 - 1, or nothing.
+std::optional<int64_t> parse_size(const Json& json) {
+  if (!json.is_number_integer()) return std::nullopt;
+  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return std::nullopt;
+  const auto size = json.get<int64_t>();
+  return size < 0 ? std::nullopt : std::optional(size);
+}
+
 std::vector<int64_t> parse_shape(const Json& json, const std::string& where) {
   const auto wrong = [&] {
     fail(Code::corruption, "{}: shape is {}, it should be a list of sizes", where, base::to_line(json));
@@ -28,8 +36,9 @@ std::vector<int64_t> parse_shape(const Json& json, const std::string& where) {
   if (!json.is_array() || json.size() > 8) wrong();
   std::vector<int64_t> shape;
   for (const Json& size : json) {
-    if (!size.is_number_unsigned() || size.get<uint64_t>() > INT64_MAX) wrong();
-    shape.push_back(size.get<int64_t>());
+    const std::optional<int64_t> dim = parse_size(size);
+    if (!dim) wrong();
+    shape.push_back(*dim);
   }
   return shape;
 }
@@ -71,7 +80,7 @@ ManifestEntry parse_entry(const Json& json, const std::string& where) {
   entry.checksum = parse_checksum(field_of(json, "checksum", place), place);
   const std::optional<int64_t> size = checked_size(entry.spec);
   const Json& bytes = field_of(json, "bytes", place);
-  if (!size || !bytes.is_number_unsigned() || bytes.get<uint64_t>() != static_cast<uint64_t>(*size)) {
+  if (!size || parse_size(bytes) != size) {
     fail(Code::corruption, "{}: bytes is {}, its shape and encoding make {}", place, base::to_line(bytes),
          size ? std::to_string(*size) : "more than 2^63");
   }

@@ -3,18 +3,21 @@
     transformers_peer.py make OUT          a small random DeepSeek-V4: OUT/saved by save_pretrained, OUT/run_time in run-time names
     transformers_peer.py compare A B DTYPE loads both folders with transformers; every tensor of B must be that of A, rounded to
                                            DTYPE (float32 or bfloat16) except those that a checkpoint keeps in f32
+    transformers_peer.py dequantise P F    reads the published FP4 + FP8 layout in P with the safetensors package, dequantises it by
+                                           the formulas of the specification, and compares every tensor with the f32 folder F
 """
 import json
 import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
 
 torch.set_num_threads(1)
 WINDOW, CSA, HCA = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
-KEPT_F32 = ("sinks", "position_bias", "e_score_correction_bias", "hc.fn", "hc.base", "hc.scale", "hc_fn", "hc_base", "hc_scale", "tid2eid")
+KEPT_F32 = ("sinks", "position_bias", "e_score_correction_bias", "hc.fn", "hc.base", "hc.scale", "hc_fn", "hc_base", "hc_scale", "tid2eid",
+            "compressor.kv_norm.weight", "indexer.kv_norm.weight")  # norms of compressors: f32 where they came as f32
 
 
 def make(out):
@@ -65,7 +68,37 @@ def compare(a, b, dtype):
     print(json.dumps({"tensors": len(tensors)}))
 
 
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def dequantised(codes, scales):
+    assert scales.dtype == torch.float8_e8m0fnu, scales.dtype
+    factors = torch.ldexp(torch.ones(()), scales.view(torch.uint8).int() - 127)
+    if codes.dtype == torch.float8_e4m3fn:
+        values, block = codes.float(), (128, 128)
+    else:
+        assert codes.dtype == torch.int8, codes.dtype
+        bytes_ = codes.view(torch.uint8).long()
+        values, block = torch.stack([E2M1[bytes_ & 15], E2M1[bytes_ >> 4]], -1).flatten(-2), (1, 32)
+    spread = factors.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
+    return values * spread[: values.shape[0], : values.shape[1]]
+
+
+def dequantise(published, wide):
+    stored, wanted = load_file(published / "model.safetensors"), load_file(wide / "model.safetensors")
+    num_quantised = 0
+    for name, tensor in wanted.items():
+        value, scales = stored.pop(name), stored.pop(name.removesuffix("weight") + "scale", None)
+        if scales is not None:
+            value, num_quantised = dequantised(value, scales), num_quantised + 1
+        assert torch.equal(value.to(tensor.dtype), tensor), f"{name} differs"
+    assert not stored, f"left over: {sorted(stored)}"
+    assert num_quantised > 50, num_quantised
+
+
 if sys.argv[1] == "make":
     make(Path(sys.argv[2]))
-else:
+elif sys.argv[1] == "compare":
     compare(Path(sys.argv[2]), Path(sys.argv[3]), getattr(torch, sys.argv[4]))
+else:
+    dequantise(Path(sys.argv[2]), Path(sys.argv[3]))

@@ -7,6 +7,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "checkpoint/temporary_folder.h"
+#include "checkpoint/tiny_model.h"
 #include "tensor/golden.h"
 
 namespace {
@@ -60,6 +61,16 @@ TEST(Transformers, CheckpointsGoBothWaysWithoutADifference) {
   };
   compare("f32", "float32");
   compare("bf16", "bfloat16");
+}
+
+TEST(Transformers, ThePublishedLayoutIsWhatAnIndependentReaderDequantises) {  // cases q-08, q-10
+  if (!has_transformers())
+    GTEST_SKIP() << "NOT CHECKED by another reader: the packages are not in .venv; run ./dev setup";
+  const test::TemporaryFolder folder;
+  checkpoint::save_weights(folder / "published", test::tiny_weights(), SaveAs::published);
+  checkpoint::save_weights(folder / "f32", checkpoint::load_weights(folder / "published"), SaveAs::f32);
+  const std::string folders = fmt::format("'{}' '{}'", (folder / "published").string(), (folder / "f32").string());
+  run_peer("dequantise " + folders, folder / "log.txt");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Activation simulation and straight-through rounding: golden values, fast path against definition, gradients.
 #include "tensor/round.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -61,6 +62,20 @@ TEST(SimulateGroups, FastPathEqualsTheTensorOperationsToTheBit) {
       }
     }
   }
+}
+
+TEST(SimulateGroups, ThreadsShareTheWorkWithoutChangingIt) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  const Tensor values = hard_activations({700, 300}, 50);
+  for (const BlockFormat format : kFormats) {
+    for (const int64_t group : {32, 64, 300}) {
+      const Tensor shared = tensor::simulate_groups(values, group, format);
+      EXPECT_TRUE(test::same_bits(shared, tensor::simulate_groups_reference(values, group, format)));
+    }
+  }
+  EXPECT_TRUE(test::same_bits(tensor::round_bf16(values), values.to(at::kBFloat16).to(at::kFloat)));
+  at::set_num_threads(before);
 }
 
 TEST(SimulateGroups, EveryBf16ValueBesideALargerOne) {
