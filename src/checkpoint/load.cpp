@@ -1,3 +1,4 @@
+// From the tensors of a model folder to f32 masters.
 #include "checkpoint/load.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// The tables of renamed parts, and the translation of a whole name.
 #include "checkpoint/names.h"
 
 #include <algorithm>

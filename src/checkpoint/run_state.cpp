@@ -1,3 +1,4 @@
+// Committing, listing, loading and forgetting steps of a run.
 #include "checkpoint/run_state.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// From masters to the shards of a model folder, one tensor in memory at a time.
 #include "checkpoint/save.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// The files inside one step folder, and the manifest that vouches for them.
 #include "checkpoint/step_files.h"
 
 #include <algorithm>

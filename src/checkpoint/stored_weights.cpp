@@ -1,3 +1,4 @@
+// What a model folder stores for each parameter, and whether it is all there.
 #include "checkpoint/stored_weights.h"
 
 #include <algorithm>

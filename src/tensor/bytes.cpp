@@ -1,3 +1,4 @@
+// Host copies, byte views and checksums of tensors.
 #include "tensor/bytes.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Reading tensors out of mapped files; writing files and shards in order.
 #include "tensor/safetensors.h"
 
 #include <algorithm>

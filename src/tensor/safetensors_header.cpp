@@ -1,3 +1,4 @@
+// Parsing a header that may be hostile: every number is checked before it is used.
 #include "tensor/safetensors_header.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Shapes and lists of names in messages.
 #include "tensor/text.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The whole of an update, from begin to commit, in one process.
 #include "weight_sync/in_process.h"
 
 #include "weight_sync/session.h"

@@ -1,3 +1,4 @@
+// Checks and JSON of a manifest.
 #include "weight_sync/manifest.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// The state machine of an update, and its refusals.
 #include "weight_sync/session.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// Published values of masters, tensor by tensor.
 #include "weight_sync/source.h"
 
 #include "tensor/bytes.h"
