@@ -17,8 +17,8 @@ struct Microbatch {
   int64_t num_tokens = 0;       // T
 };
 
-// The chosen sequences packed into passes of at most `token_budget` tokens; a longer sequence is a pass of its own. A pure function
-// of the lengths (data/packing.h).
+// The chosen sequences packed into passes of at most `token_budget` tokens; a longer sequence is a pass of its own. A
+// pure function of the lengths (data/packing.h).
 std::vector<Microbatch> pack_sequences(std::span<const Sequence> sequences, const std::vector<size_t>& chosen,
                                        int64_t token_budget);
 
