@@ -26,7 +26,8 @@ struct Pass {
   Tensor ids_T;                // int64 [T], on the device of the weights
   Cache* cache = nullptr;      // written in place; only without gradients
   Choices* choices = nullptr;
-  bool recompute = false;      // training: keep only the streams between layers, run each layer again in backward
+  // Training: keep only the streams between layers, run each layer again in backward. weights and layout must live until then.
+  bool recompute = false;
 };
 
 // Streams after the last layer, [T, M, D].

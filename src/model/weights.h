@@ -90,7 +90,7 @@ struct TensorInfo {
   StoredAs stored_as = StoredAs::bf16;
   ShardAxis shard = ShardAxis::replicated;
   bool learns = true;   // updated by the optimizer (not: gate, bias, tid2eid, indexer; decisions 11)
-  bool decays = false;  // weight decay applies: matrices that learn
+  bool decays = false;  // weight decay applies: matrices that learn, mHC parameters and ape excepted
   int64_t stack = 0;    // > 0: that many experts stacked along a leading dim
 
   // The value that is published from a master: bf16 unless the tensor is stored f32 (decisions 4).
