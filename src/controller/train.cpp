@@ -61,12 +61,20 @@ RunEnd say_stopped(Run& run, const Invocation& invocation) {
   return RunEnd::stopped;
 }
 
+// The tokenizer goes with the policy, so that the folder is complete for whoever loads it.
+void save_tokenizer(const Run& run) {
+  const fs::path file = run.inputs.tokenizer.name(), named = file.parent_path() / "tokenizer_config.json";
+  base::write_file_atomic(run.folder.model() / "tokenizer.json", base::read_file(file));
+  if (fs::exists(named)) base::write_file_atomic(run.folder.model() / "tokenizer_config.json", base::read_file(named));
+}
+
 // The policy as a Hugging Face folder. One of an earlier end of this run is replaced.
 void save_model(const Run& run, const actor::Actor& actor) {
   fs::remove_all(run.folder.model());
   const bool f32 = run.settings.checkpoint.model_dtype == "f32";
   checkpoint::save_weights(run.folder.model(), actor.masters(),
                            f32 ? checkpoint::SaveAs::f32 : checkpoint::SaveAs::bf16);
+  save_tokenizer(run);
 }
 
 void finish(Run& run, const actor::Actor& actor) {
