@@ -1,5 +1,5 @@
 // Speed of the demo's model: tokens per second of training (forward and backward) and of generation, per precision
-// profile, one thread. Beside them the same matrix work as one large product, as a bound on what this core does.
+// profile, one thread. Beside them one large matrix product: the bound of this core.
 #include <benchmark/benchmark.h>
 
 #include <ATen/Parallel.h>
