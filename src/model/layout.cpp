@@ -93,7 +93,7 @@ class Builder {
       first_token_.push_back(layout_.num_tokens);
       slots.push_back(span.slot);
       for (int64_t i = 0; i < span.count; ++i) position.push_back(static_cast<float>(span.start + i));
-      keep_last(span, config_.sliding_window, ring_from, ring_to);
+      keep_last(first_token_.size() - 1, config_.sliding_window, ring_from, ring_to);
       layout_.num_tokens += span.count;
     }
     layout_.position_T = at::tensor(position).to(device_);
@@ -104,11 +104,12 @@ class Builder {
     layout_.ring_to = indices(ring_to, device_);
   }
 
-  // The last `period` tokens of a span replace the rows of state at position mod period.
-  void keep_last(const Span& span, int64_t period, std::vector<int64_t>& from, std::vector<int64_t>& to) const {
+  // With a cache, the last `period` tokens of a span replace the rows of its state at position mod period.
+  void keep_last(size_t s, int64_t period, std::vector<int64_t>& from, std::vector<int64_t>& to) const {
     if (!layout_.cached) return;
+    const Span& span = layout_.spans[s];
     for (int64_t i = std::max<int64_t>(0, span.count - period); i < span.count; ++i) {
-      from.push_back(layout_.num_tokens + i);
+      from.push_back(first_token_[s] + i);
       to.push_back(span.slot * period + (span.start + i) % period);
     }
   }
@@ -161,7 +162,6 @@ class Builder {
     const RowPool pool{kept, rows, num_spans, num_spans * kept + layout_.num_tokens};
     std::vector<int64_t> ape_row, block_rows, entry_slot, from, to, entry_base, reset;
     std::vector<float> position;
-    int64_t token = 0;
     for (size_t s = 0; s < layout_.spans.size(); ++s) {
       const Span& span = layout_.spans[s];
       entry_base.push_back(layout_.cached ? span.slot * slot_entries : out.num_new);
@@ -173,11 +173,7 @@ class Builder {
         entry_slot.push_back(span.slot * slot_entries + w);
         ++out.num_new;
       }
-      for (int64_t i = std::max<int64_t>(0, span.count - rows); layout_.cached && i < span.count; ++i) {
-        from.push_back(token + i);
-        to.push_back(span.slot * rows + (span.start + i) % rows);
-      }
-      token += span.count;
+      keep_last(s, rows, from, to);
     }
     out.ape_row_T = indices(ape_row, device_);
     out.rows_BP = indices(block_rows, device_).view({-1, rows});
