@@ -1,10 +1,13 @@
 # A module is a folder of src/: one static library furlong_<name> from all its .cpp files, and one test binary <name>_test from
-# tests/<name>. What it links is what LAYERS says it may include.
+# tests/<name>. What it links is what LAYERS says it may include. A folder inside a module can be one of its own (kernels/cpu, without
+# torch); its targets are spelled with "_" for "/".
 
 # Third-party libraries of the modules that need one beyond fmt and spdlog.
 set(FURLONG_LIBS_data PkgConfig::PCRE2)
 find_package(CURL)
 set(FURLONG_LIBS_rewards CURL::libcurl)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+set(FURLONG_LIBS_kernels_cpu PkgConfig::HWY)
 
 function(furlong_use_torch target)
   target_link_libraries(${target} PUBLIC furlong_torch)
@@ -18,15 +21,28 @@ function(furlong_use_torch target)
   endif()
 endfunction()
 
+# The files of a module's folder, without those of modules inside it.
+function(furlong_sources out folder pattern)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/${folder}/${pattern}")
+  string(REGEX REPLACE "^(src|tests)/" "" module "${folder}")
+  file(STRINGS "${CMAKE_SOURCE_DIR}/LAYERS" inner REGEX "^${module}/[a-z_]+:")
+  foreach(line IN LISTS inner)
+    string(REGEX REPLACE "^.*/([a-z_]+):.*$" "\\1" nested "${line}")
+    list(FILTER sources EXCLUDE REGEX "/${folder}/${nested}/")
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
 # furlong_test_folder(name [TORCH] [SERIAL] [DEPS targets...])
 # One test binary. Suites named ...Slow get the label `slow`. SERIAL: each test has the machine to itself (and its threads: the others
 # run one to a core, because two OpenMP pools that spin on the same cores are many times slower).
 function(furlong_test_folder name)
   cmake_parse_arguments(ARG "TORCH;SERIAL" "" "DEPS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cpp")
+  furlong_sources(sources "tests/${name}" "*_test.cpp")
   if(NOT sources)
     return()
   endif()
+  string(REPLACE "/" "_" name "${name}")
   add_executable(${name}_test ${sources})
   target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests")
   target_compile_definitions(${name}_test PRIVATE
@@ -53,7 +69,7 @@ function(furlong_test_folder name)
 endfunction()
 
 function(furlong_module name)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cpp")
+  furlong_sources(sources "src/${name}" "*.cpp")
   list(FILTER sources EXCLUDE REGEX "/apps/main\\.cpp$")
   set(torch "")
   if(name STREQUAL "tensor" OR "tensor" IN_LIST ARGN)
@@ -63,6 +79,9 @@ function(furlong_module name)
     return()
   endif()
   list(TRANSFORM ARGN PREPEND furlong_ OUTPUT_VARIABLE deps)
+  list(TRANSFORM deps REPLACE "/" "_")
+  set(folder "${name}")
+  string(REPLACE "/" "_" name "${name}")
   if(sources)
     add_library(furlong_${name} STATIC ${sources})
     target_include_directories(furlong_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
@@ -76,14 +95,14 @@ function(furlong_module name)
     target_include_directories(furlong_${name} INTERFACE "${CMAKE_SOURCE_DIR}/src")
     target_link_libraries(furlong_${name} INTERFACE ${deps})
   endif()
-  furlong_test_folder(${name} DEPS furlong_${name} ${torch})
+  furlong_test_folder(${folder} DEPS furlong_${name} ${torch})
 endfunction()
 
 function(furlong_modules_from_layers)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/LAYERS")
-  file(STRINGS "${CMAKE_SOURCE_DIR}/LAYERS" lines REGEX "^[a-z_]+:")
+  file(STRINGS "${CMAKE_SOURCE_DIR}/LAYERS" lines REGEX "^[a-z_/]+:")
   foreach(line IN LISTS lines)
-    string(REGEX MATCH "^([a-z_]+):(.*)$" _ "${line}")
+    string(REGEX MATCH "^([a-z_/]+):(.*)$" _ "${line}")
     string(STRIP "${CMAKE_MATCH_2}" deps)
     set(module "${CMAKE_MATCH_1}")
     separate_arguments(deps)

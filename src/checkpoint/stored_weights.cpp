@@ -106,7 +106,8 @@ void StoredWeights::add(const std::string& stored_name) {
 bool StoredWeights::has_f32_compressor_norms() const {
   return std::any_of(found_.begin(), found_.end(), [&](const auto& entry) {
     const std::string& stored = entry.second.value;
-    return entry.first.ends_with("compressor.norm.weight") && !stored.empty() && files_.stored(stored).dtype == at::kFloat;
+    return entry.first.ends_with("compressor.norm.weight") && !stored.empty() &&
+           files_.stored(stored).dtype == at::kFloat;
   });
 }
 

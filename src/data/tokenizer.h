@@ -60,7 +60,7 @@ class Tokenizer {
   std::optional<int32_t> eos_id() const { return eos_id_; }
   std::optional<int32_t> pad_id() const { return pad_id_; }
   const std::vector<int32_t>& stop_ids() const { return stop_ids_; }  // the EOS, if there is one
-  const std::string& name() const { return name_; }  // the file it was loaded from
+  const std::string& name() const { return name_; }                   // the file it was loaded from
 
  private:
   struct Token {

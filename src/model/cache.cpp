@@ -36,9 +36,11 @@ CompressorState make_state(const StateSize& size, int64_t slots, const at::Tenso
 
 }  // namespace
 
-Cache::Cache(const Config& config, int64_t num_slots, int64_t capacity, tensor::Device device) : num_slots_(num_slots), capacity_(capacity) {
+Cache::Cache(const Config& config, int64_t num_slots, int64_t capacity, tensor::Device device)
+    : num_slots_(num_slots), capacity_(capacity) {
   if (num_slots < 1 || capacity < 1) {
-    base::fail(base::Code::invalid_argument, "a cache of {} slots for {} tokens each: both must be at least 1", num_slots, capacity);
+    base::fail(base::Code::invalid_argument, "a cache of {} slots for {} tokens each: both must be at least 1",
+               num_slots, capacity);
   }
   const auto options = at::device(device).dtype(at::kFloat);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
@@ -51,8 +53,8 @@ Cache::Cache(const Config& config, int64_t num_slots, int64_t capacity, tensor::
 void Cache::fork(int64_t from, const std::vector<int64_t>& to) {
   if (to.empty()) return;
   for (LayerCache& layer : layers_) {
-    for (Tensor* part : {&layer.window_SXK, &layer.main.kv_SPC, &layer.main.score_SPC, &layer.main.entries_SNK, &layer.index.kv_SPC,
-                         &layer.index.score_SPC, &layer.index.entries_SNK}) {
+    for (Tensor* part : {&layer.window_SXK, &layer.main.kv_SPC, &layer.main.score_SPC, &layer.main.entries_SNK,
+                         &layer.index.kv_SPC, &layer.index.score_SPC, &layer.index.entries_SNK}) {
       if (!part->defined()) continue;
       const Tensor source = part->select(0, from).clone();
       for (const int64_t slot : to) part->select(0, slot).copy_(source);
@@ -63,7 +65,8 @@ void Cache::fork(int64_t from, const std::vector<int64_t>& to) {
 int64_t Cache::bytes_per_slot(const Config& config, int64_t capacity) {
   int64_t floats = 0;
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    floats += config.sliding_window * config.head_dim + main_size(config, i, capacity).floats() + index_size(config, i, capacity).floats();
+    floats += config.sliding_window * config.head_dim + main_size(config, i, capacity).floats() +
+              index_size(config, i, capacity).floats();
   }
   return floats * static_cast<int64_t>(sizeof(float));
 }

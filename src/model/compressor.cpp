@@ -36,7 +36,8 @@ Tensor compress(const Config& config, const Profile& profile, const CompressorWe
   Tensor entries;
   if (blocks.num_new > 0) {
     const Tensor kv_pool = row_pool(kv_TC, state ? &state->kv_SPC : nullptr, layout, 0);
-    const Tensor score_pool = row_pool(score_TC, state ? &state->score_SPC : nullptr, layout, -std::numeric_limits<double>::infinity());
+    const Tensor score_pool =
+        row_pool(score_TC, state ? &state->score_SPC : nullptr, layout, -std::numeric_limits<double>::infinity());
     const Tensor kv_BPK = block_channels(gather_rows(kv_pool, blocks.rows_BP), blocks, dim);
     const Tensor score_BPK = block_channels(gather_rows(score_pool, blocks.rows_BP), blocks, dim);
     const Tensor pooled_BK = (at::softmax(score_BPK, 1) * kv_BPK).sum(1);

@@ -1,5 +1,5 @@
-// The compressor: pools every `ratio` tokens into one KV entry, by a softmax over the block's rows that each channel takes alone
-// (spec 4.5). With overlap (ratio-4 layers) a block also pools the block before it, through other channels.
+// The compressor: pools every `ratio` tokens into one KV entry, by a softmax over the block's rows that each channel
+// takes alone (spec 4.5). With overlap (ratio-4 layers) a block also pools the block before it, through other channels.
 //
 // Letters: T tokens, D hidden_size, K entry dim, B new entries.
 #pragma once
@@ -15,8 +15,8 @@ namespace model {
 Tensor compress(const Config& config, const Profile& profile, const CompressorWeights& weights, const Tensor& input_TD,
                 const Layout& layout, const CompressLayout& blocks, CompressorState* state);
 
-// The pool of entries that CompressLayout::entries_QN points into: without a cache the new entries themselves; with one, the
-// cache after they are stored. Undefined when no query sees an entry.
+// The pool of entries that CompressLayout::entries_QN points into: without a cache the new entries themselves; with
+// one, the cache after they are stored. Undefined when no query sees an entry.
 Tensor entry_pool(const Tensor& new_entries_BK, const CompressLayout& blocks, CompressorState* state);
 
 }  // namespace model

@@ -28,7 +28,8 @@ class Reader {
   void read(const char* key, int64_t& value) const {
     const Json* at = find(key);
     if (at == nullptr) return;
-    if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<uint64_t>() > INT64_MAX)) wrong(key, *at, "an integer");
+    if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<uint64_t>() > INT64_MAX))
+      wrong(key, *at, "an integer");
     value = at->get<int64_t>();
   }
   void read(const char* key, double& value) const {
@@ -69,7 +70,8 @@ void read_norm_dtype(const Reader& reader, Config& config) {
   std::string dtype;
   reader.read("compressor_norm_dtype", dtype);
   if (dtype.empty()) return;
-  if (dtype != "float32" && dtype != "bfloat16") reader.wrong("compressor_norm_dtype", Json(dtype), "\"float32\" or \"bfloat16\"");
+  if (dtype != "float32" && dtype != "bfloat16")
+    reader.wrong("compressor_norm_dtype", Json(dtype), "\"float32\" or \"bfloat16\"");
   config.compressor_norm_f32 = dtype == "float32";
 }
 
@@ -77,7 +79,8 @@ LayerKind parse_kind(const Reader& reader, const Json& value) {
   for (const LayerKind kind : kKinds) {
     if (value == to_string(kind)) return kind;
   }
-  reader.wrong("layer_types", value, "a list of sliding_attention, compressed_sparse_attention, heavily_compressed_attention");
+  reader.wrong("layer_types", value,
+               "a list of sliding_attention, compressed_sparse_attention, heavily_compressed_attention");
 }
 
 // Published form: one ratio per layer, the last entries belong to the MTP blocks.
@@ -91,7 +94,8 @@ void read_compress_ratios(const Reader& reader, const Json& ratios, Config& conf
     if (!ratios[i].is_number_integer()) reader.wrong("compress_ratios", ratios, "a list of integers");
     const auto ratio = ratios[i].get<int64_t>();
     if (i >= layers) {
-      if (ratio != 0) reader.wrong("compress_ratios", ratios, "0 for the MTP block (the entries after num_hidden_layers)");
+      if (ratio != 0)
+        reader.wrong("compress_ratios", ratios, "0 for the MTP block (the entries after num_hidden_layers)");
       continue;
     }
     config.layer_types.push_back(ratio == 0 ? LayerKind::window : ratio == 4 ? LayerKind::csa : LayerKind::hca);
@@ -118,7 +122,8 @@ void read_layers(const Reader& reader, Config& config) {
   } else if (const Json* ratios = reader.find("compress_ratios")) {
     read_compress_ratios(reader, *ratios, config);
   } else {
-    fail(Code::invalid_argument, "{}: neither layer_types nor compress_ratios says what each layer attends to", reader.where());
+    fail(Code::invalid_argument, "{}: neither layer_types nor compress_ratios says what each layer attends to",
+         reader.where());
   }
   config.hash_layers.clear();
   if (const Json* types = reader.find("mlp_layer_types")) {
@@ -181,9 +186,12 @@ void read_rope(const Reader& reader, Config& config) {
 
 std::string to_string(LayerKind kind) {
   switch (kind) {
-    case LayerKind::window: return "sliding_attention";
-    case LayerKind::csa: return "compressed_sparse_attention";
-    case LayerKind::hca: return "heavily_compressed_attention";
+    case LayerKind::window:
+      return "sliding_attention";
+    case LayerKind::csa:
+      return "compressed_sparse_attention";
+    case LayerKind::hca:
+      return "heavily_compressed_attention";
   }
   return {};
 }
@@ -191,16 +199,20 @@ std::string to_string(LayerKind kind) {
 int64_t Config::compress_ratio(int64_t layer) const {
   if (layer >= num_hidden_layers) return 0;
   switch (layer_types[static_cast<size_t>(layer)]) {
-    case LayerKind::window: return 0;
-    case LayerKind::csa: return csa_ratio;
-    case LayerKind::hca: return hca_ratio;
+    case LayerKind::window:
+      return 0;
+    case LayerKind::csa:
+      return csa_ratio;
+    case LayerKind::hca:
+      return hca_ratio;
   }
   return 0;
 }
 
 int64_t Config::block_alignment() const {
   int64_t alignment = 1;
-  for (int64_t i = 0; i < num_hidden_layers; ++i) alignment = std::lcm(alignment, std::max<int64_t>(1, compress_ratio(i)));
+  for (int64_t i = 0; i < num_hidden_layers; ++i)
+    alignment = std::lcm(alignment, std::max<int64_t>(1, compress_ratio(i)));
   return alignment;
 }
 
@@ -280,12 +292,14 @@ void Config::check(const std::string& where) const {
   require(qk_rope_head_dim % 2 == 0, "qk_rope_head_dim", "even");
   in("q_lora_rank", q_lora_rank, 1, kBig);
   in("o_groups", o_groups, 1, num_attention_heads);
-  require(num_attention_heads % o_groups == 0, "o_groups", fmt::format("a divisor of num_attention_heads = {}", num_attention_heads));
+  require(num_attention_heads % o_groups == 0, "o_groups",
+          fmt::format("a divisor of num_attention_heads = {}", num_attention_heads));
   in("o_lora_rank", o_lora_rank, 1, kBig);
   in("sliding_window", sliding_window, 1, kBig);
   const auto layers = static_cast<size_t>(num_hidden_layers);
   require(layer_types.size() == layers, "layer_types", fmt::format("a list of num_hidden_layers = {} kinds", layers));
-  require(hash_layers.size() == layers, "mlp_layer_types", fmt::format("a list of num_hidden_layers = {} kinds", layers));
+  require(hash_layers.size() == layers, "mlp_layer_types",
+          fmt::format("a list of num_hidden_layers = {} kinds", layers));
   in("compress_rates.compressed_sparse_attention", csa_ratio, 1, 65536);
   in("compress_rates.heavily_compressed_attention", hca_ratio, 1, 65536);
   in("index_n_heads", index_n_heads, 1, 65536);
@@ -307,15 +321,16 @@ void Config::check(const std::string& where) const {
   require(rms_norm_eps > 0 && hc_eps >= 0, "rms_norm_eps", "above 0 (and hc_eps at least 0)");
   require(rope_theta > 1 && compress_rope_theta > 1, "rope_theta", "above 1");
   if (rope_scaling) {
-    require(rope_scaling->factor >= 1 && rope_scaling->original_max_position_embeddings > 0 && rope_scaling->beta_fast > 0 &&
-                rope_scaling->beta_slow > 0,
+    require(rope_scaling->factor >= 1 && rope_scaling->original_max_position_embeddings > 0 &&
+                rope_scaling->beta_fast > 0 && rope_scaling->beta_slow > 0,
             "rope_scaling", "positive, with a factor of at least 1");
   }
 }
 
 namespace {
 
-// The published spelling of the layers, where it can say them: hash layers come first, ratio 4 means CSA and no other layer.
+// The published spelling of the layers, where it can say them: hash layers come first, ratio 4 means CSA and no other
+// layer.
 void write_published_layers(const Config& config, Json& json) {
   const auto first_scored = std::find(config.hash_layers.begin(), config.hash_layers.end(), false);
   if (std::find(first_scored, config.hash_layers.end(), true) == config.hash_layers.end()) {
@@ -323,7 +338,8 @@ void write_published_layers(const Config& config, Json& json) {
   }
   if (config.csa_ratio != 4 || config.hca_ratio == 4) return;
   Json& ratios = json["compress_ratios"] = Json::array();
-  for (int64_t i = 0; i < config.num_hidden_layers + config.num_nextn_predict_layers; ++i) ratios.push_back(config.compress_ratio(i));
+  for (int64_t i = 0; i < config.num_hidden_layers + config.num_nextn_predict_layers; ++i)
+    ratios.push_back(config.compress_ratio(i));
 }
 
 }  // namespace
@@ -333,7 +349,9 @@ Json Config::to_json() const {
   for (const LayerKind kind : layer_types) types.push_back(to_string(kind));
   for (const bool hash : hash_layers) mlp_types.push_back(hash ? "hash_moe" : "moe");
   const double factor = static_cast<double>(qk_rope_head_dim) / static_cast<double>(head_dim);
-  Json compress = {{"rope_type", rope_scaling ? "yarn" : "default"}, {"rope_theta", compress_rope_theta}, {"partial_rotary_factor", factor}};
+  Json compress = {{"rope_type", rope_scaling ? "yarn" : "default"},
+                   {"rope_theta", compress_rope_theta},
+                   {"partial_rotary_factor", factor}};
   if (rope_scaling) {
     compress.update({{"factor", rope_scaling->factor},
                      {"original_max_position_embeddings", rope_scaling->original_max_position_embeddings},
@@ -341,53 +359,55 @@ Json Config::to_json() const {
                      {"beta_slow", rope_scaling->beta_slow},
                      {"attention_factor", 1.0}});
   }
-  Json json = {{"architectures", Json::array({"DeepseekV4ForCausalLM"})},
-          {"model_type", "deepseek_v4"},
-          {"vocab_size", vocab_size},
-          {"hidden_size", hidden_size},
-          {"num_hidden_layers", num_hidden_layers},
-          {"num_attention_heads", num_attention_heads},
-          {"num_key_value_heads", 1},
-          {"head_dim", head_dim},
-          {"qk_rope_head_dim", qk_rope_head_dim},
-          {"partial_rotary_factor", factor},
-          {"q_lora_rank", q_lora_rank},
-          {"o_groups", o_groups},
-          {"o_lora_rank", o_lora_rank},
-          {"sliding_window", sliding_window},
-          {"layer_types", types},
-          {"compress_rates", {{"compressed_sparse_attention", csa_ratio}, {"heavily_compressed_attention", hca_ratio}}},
-          {"mlp_layer_types", mlp_types},
-          {"rope_theta", rope_theta},
-          {"compress_rope_theta", compress_rope_theta},
-          {"rope_parameters",
-           {{"main", {{"rope_type", "default"}, {"rope_theta", rope_theta}, {"partial_rotary_factor", factor}}}, {"compress", compress}}},
-          {"max_position_embeddings", max_position_embeddings},
-          {"index_n_heads", index_n_heads},
-          {"index_head_dim", index_head_dim},
-          {"index_topk", index_topk},
-          {"hc_mult", hc_mult},
-          {"hc_sinkhorn_iters", hc_sinkhorn_iters},
-          {"hc_eps", hc_eps},
-          {"n_routed_experts", n_routed_experts},
-          {"n_shared_experts", 1},
-          {"num_experts_per_tok", num_experts_per_tok},
-          {"moe_intermediate_size", moe_intermediate_size},
-          {"scoring_func", scoring_func},
-          {"norm_topk_prob", norm_topk_prob},
-          {"routed_scaling_factor", routed_scaling_factor},
-          {"swiglu_limit", swiglu_limit},
-          {"clamp_shared_expert", clamp_shared_expert},
-          {"rms_norm_eps", rms_norm_eps},
-          {"num_nextn_predict_layers", num_nextn_predict_layers},
-          {"initializer_range", initializer_range},
-          {"bos_token_id", bos_token_id},
-          {"eos_token_id", eos_token_id},
-          {"expert_dtype", expert_dtype},
-          {"hidden_act", "silu"},
-          {"attention_bias", false},
-          {"attention_dropout", 0.0},
-          {"tie_word_embeddings", false}};
+  Json json = {
+      {"architectures", Json::array({"DeepseekV4ForCausalLM"})},
+      {"model_type", "deepseek_v4"},
+      {"vocab_size", vocab_size},
+      {"hidden_size", hidden_size},
+      {"num_hidden_layers", num_hidden_layers},
+      {"num_attention_heads", num_attention_heads},
+      {"num_key_value_heads", 1},
+      {"head_dim", head_dim},
+      {"qk_rope_head_dim", qk_rope_head_dim},
+      {"partial_rotary_factor", factor},
+      {"q_lora_rank", q_lora_rank},
+      {"o_groups", o_groups},
+      {"o_lora_rank", o_lora_rank},
+      {"sliding_window", sliding_window},
+      {"layer_types", types},
+      {"compress_rates", {{"compressed_sparse_attention", csa_ratio}, {"heavily_compressed_attention", hca_ratio}}},
+      {"mlp_layer_types", mlp_types},
+      {"rope_theta", rope_theta},
+      {"compress_rope_theta", compress_rope_theta},
+      {"rope_parameters",
+       {{"main", {{"rope_type", "default"}, {"rope_theta", rope_theta}, {"partial_rotary_factor", factor}}},
+        {"compress", compress}}},
+      {"max_position_embeddings", max_position_embeddings},
+      {"index_n_heads", index_n_heads},
+      {"index_head_dim", index_head_dim},
+      {"index_topk", index_topk},
+      {"hc_mult", hc_mult},
+      {"hc_sinkhorn_iters", hc_sinkhorn_iters},
+      {"hc_eps", hc_eps},
+      {"n_routed_experts", n_routed_experts},
+      {"n_shared_experts", 1},
+      {"num_experts_per_tok", num_experts_per_tok},
+      {"moe_intermediate_size", moe_intermediate_size},
+      {"scoring_func", scoring_func},
+      {"norm_topk_prob", norm_topk_prob},
+      {"routed_scaling_factor", routed_scaling_factor},
+      {"swiglu_limit", swiglu_limit},
+      {"clamp_shared_expert", clamp_shared_expert},
+      {"rms_norm_eps", rms_norm_eps},
+      {"num_nextn_predict_layers", num_nextn_predict_layers},
+      {"initializer_range", initializer_range},
+      {"bos_token_id", bos_token_id},
+      {"eos_token_id", eos_token_id},
+      {"expert_dtype", expert_dtype},
+      {"hidden_act", "silu"},
+      {"attention_bias", false},
+      {"attention_dropout", 0.0},
+      {"tie_word_embeddings", false}};
   if (compressor_norm_f32) json["compressor_norm_dtype"] = *compressor_norm_f32 ? "float32" : "bfloat16";
   write_published_layers(*this, json);
   if (rope_scaling) {

@@ -1,8 +1,8 @@
 // The configuration of a DeepSeek-V4 model, spelled as in its config.json.
 //
-// Reads the published form (compress_ratios, rope_scaling, num_hash_layers, qk_rope_head_dim) and transformers' form (layer_types,
-// compress_rates, mlp_layer_types, rope_parameters, partial_rotary_factor); writes both spellings, so that either reader takes it.
-// Source: spec 1.1 to 1.3.
+// Reads the published form (compress_ratios, rope_scaling, num_hash_layers, qk_rope_head_dim) and transformers' form
+// (layer_types, compress_rates, mlp_layer_types, rope_parameters, partial_rotary_factor); writes both spellings, so
+// that either reader takes it. Source: spec 1.1 to 1.3.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -55,11 +55,13 @@ struct Config {
   double initializer_range = 0.02;
   int64_t bos_token_id = 0, eos_token_id = 1;
   std::string expert_dtype = "fp4";  // of the published layout: "fp4" or "fp8" (Base)
-  // The compressors' norm weights stay f32 when they are published, for a model that stores them so (decisions 17). Ours, written as
-  // compressor_norm_dtype; where config.json says nothing, the loader looks at the stored tensors. Nothing at all: bf16.
+  // The compressors' norm weights stay f32 when they are published, for a model that stores them so (decisions 17).
+  // Ours, written as compressor_norm_dtype; where config.json says nothing, the loader looks at the stored tensors.
+  // Nothing at all: bf16.
   std::optional<bool> compressor_norm_f32;
 
-  // Tokens per compressed entry of a layer; 0 for a window layer. layer == num_hidden_layers is the MTP block, always 0.
+  // Tokens per compressed entry of a layer; 0 for a window layer. layer == num_hidden_layers is the MTP block, always
+  // 0.
   int64_t compress_ratio(int64_t layer) const;
   // Least common multiple of the ratios in use (1 without compressors): where a cached prefix can be resumed.
   int64_t block_alignment() const;
@@ -71,6 +73,7 @@ struct Config {
   void check(const std::string& where) const;  // every relation between fields that the model needs
 };
 
-std::string to_string(LayerKind kind);  // "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
+std::string to_string(
+    LayerKind kind);  // "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 
 }  // namespace model

@@ -44,7 +44,8 @@ class Sinkhorn : public torch::autograd::Function<Sinkhorn> {
   }
 
  private:
-  static Tensor steps(const Tensor& logits_TMM, int64_t iters, double eps, Tensor& softmax, std::vector<Normalised>* trail) {
+  static Tensor steps(const Tensor& logits_TMM, int64_t iters, double eps, Tensor& softmax,
+                      std::vector<Normalised>* trail) {
     constexpr int64_t kSources = 0, kTargets = 1;
     softmax = at::softmax(logits_TMM.permute({1, 2, 0}).contiguous(), kTargets);
     Tensor x = softmax + eps;
@@ -64,7 +65,8 @@ class Sinkhorn : public torch::autograd::Function<Sinkhorn> {
 
 class Mix : public torch::autograd::Function<Mix> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& f_TD, const Tensor& streams_TMD, const Tensor& post_TM, const Tensor& comb_TMM) {
+  static Tensor forward(AutogradContext* context, const Tensor& f_TD, const Tensor& streams_TMD, const Tensor& post_TM,
+                        const Tensor& comb_TMM) {
     context->save_for_backward({f_TD, streams_TMD, post_TM, comb_TMM});
     return at::baddbmm(post_TM.unsqueeze(2) * f_TD.unsqueeze(1), comb_TMM.transpose(1, 2), streams_TMD);
   }
@@ -104,7 +106,8 @@ Tensor mixes(const Config& config, const HyperConnection& weights, const Tensor&
 
 Tensor sinkhorn(const Tensor& logits_TMM, int64_t iters, double eps) { return Sinkhorn::apply(logits_TMM, iters, eps); }
 
-HcInput hc_pre(const Config& config, const Profile& profile, const HyperConnection& weights, const Tensor& streams_TMD) {
+HcInput hc_pre(const Config& config, const Profile& profile, const HyperConnection& weights,
+               const Tensor& streams_TMD) {
   const int64_t m = config.hc_mult;
   const auto mix = mixes(config, weights, streams_TMD).split_with_sizes({m, m, m * m}, 1);
   const auto base = weights.base.split_with_sizes({m, m, m * m});
@@ -119,7 +122,8 @@ Tensor hc_post(const Profile& profile, const Tensor& output_TD, const Tensor& st
   return rounded(profile, Mix::apply(output_TD, streams_TMD, gates.post_TM, gates.comb_TMM));
 }
 
-Tensor hc_head(const Config& config, const Profile& profile, const HyperConnection& weights, const Tensor& streams_TMD) {
+Tensor hc_head(const Config& config, const Profile& profile, const HyperConnection& weights,
+               const Tensor& streams_TMD) {
   const Tensor pre = at::sigmoid(mixes(config, weights, streams_TMD) * weights.scale + weights.base) + config.hc_eps;
   return rounded(profile, Collect::apply(pre, streams_TMD));
 }

@@ -1,5 +1,5 @@
-// Manifold-constrained hyper-connections: how a layer reads from and writes to the M residual streams (spec 3). All f32, one
-// rounding of each result.
+// Manifold-constrained hyper-connections: how a layer reads from and writes to the M residual streams (spec 3). All
+// f32, one rounding of each result.
 //
 // Letters: T tokens, M hc_mult, D hidden_size.
 #pragma once

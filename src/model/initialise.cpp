@@ -1,5 +1,5 @@
-// Random initial values. Each tensor draws from its own stream, keyed by seed and name: the values depend neither on the machine
-// nor on the order of the visit.
+// Random initial values. Each tensor draws from its own stream, keyed by seed and name: the values depend neither on
+// the machine nor on the order of the visit.
 #include <cmath>
 
 #include "base/rng.h"
@@ -24,7 +24,8 @@ void fill_hash_table(int64_t* table, int64_t rows, int64_t per_token, int64_t ex
   for (int64_t e = 0; e < experts; ++e) ids[static_cast<size_t>(e)] = e;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < per_token; ++k) {
-      std::swap(ids[static_cast<size_t>(k)], ids[static_cast<size_t>(k) + random.next_below(static_cast<uint64_t>(experts - k))]);
+      std::swap(ids[static_cast<size_t>(k)],
+                ids[static_cast<size_t>(k) + random.next_below(static_cast<uint64_t>(experts - k))]);
       table[row * per_token + k] = ids[static_cast<size_t>(k)];
     }
   }
@@ -32,8 +33,9 @@ void fill_hash_table(int64_t* table, int64_t rows, int64_t per_token, int64_t ex
 
 }  // namespace
 
-// Matrices: normal with initializer_range. Norm weights 1; attn_sink, ape, gate bias and the base of the hyper-connections 0;
-// their scales 1, as transformers initialises them (spec 3.7). tid2eid: distinct random experts per token.
+// Matrices: normal with initializer_range. Norm weights 1; attn_sink, ape, gate bias and the base of the
+// hyper-connections 0; their scales 1, as transformers initialises them (spec 3.7). tid2eid: distinct random experts
+// per token.
 Weights Weights::initialise(const Config& config, uint64_t seed) {
   Weights weights = allocate(config, at::kCPU);
   weights.visit([&](const TensorInfo& info, Tensor& tensor) {

@@ -34,10 +34,11 @@ int64_t best_block_len(const std::vector<Span>& spans, int64_t window) {
   return best;
 }
 
-// Rows of a pool made of `kept` rows of state per span, then the new rows of all spans; a position before 0 gives `absent`.
+// Rows of a pool made of `kept` rows of state per span, then the new rows of all spans; a position before 0 gives
+// `absent`.
 struct RowPool {
-  int64_t kept = 0;     // rows of state per span; 0 without a cache
-  int64_t period = 1;   // state row of a position: position mod period
+  int64_t kept = 0;    // rows of state per span; 0 without a cache
+  int64_t period = 1;  // state row of a position: position mod period
   int64_t num_spans = 0;
   int64_t absent = 0;
 
@@ -70,17 +71,21 @@ class Builder {
 
  private:
   void check_spans() {
-    if (layout_.spans.empty()) base::fail(base::Code::invalid_argument, "a forward pass needs at least one span of tokens");
+    if (layout_.spans.empty())
+      base::fail(base::Code::invalid_argument, "a forward pass needs at least one span of tokens");
     for (const Span& span : layout_.spans) {
       if (span.count < 1 || span.start < 0) {
-        base::fail(base::Code::invalid_argument, "span of {} tokens at position {}: it needs at least one, from 0 on", span.count, span.start);
+        base::fail(base::Code::invalid_argument, "span of {} tokens at position {}: it needs at least one, from 0 on",
+                   span.count, span.start);
       }
       if (!layout_.cached && span.start != 0) {
-        base::fail(base::Code::invalid_argument, "a span that starts at position {} needs a cache of the tokens before", span.start);
+        base::fail(base::Code::invalid_argument, "a span that starts at position {} needs a cache of the tokens before",
+                   span.start);
       }
       const int64_t limit = layout_.cached ? capacity_ : config_.max_position_embeddings;
       if (span.start + span.count > limit) {
-        base::fail(base::Code::invalid_argument, "a sequence of {} tokens does not fit into {} ({})", span.start + span.count, limit,
+        base::fail(base::Code::invalid_argument, "a sequence of {} tokens does not fit into {} ({})",
+                   span.start + span.count, limit,
                    layout_.cached ? "the engine's max_context" : "the model's max_position_embeddings");
       }
     }
@@ -168,7 +173,8 @@ class Builder {
       if (span.start == 0 && slot_entries > 0) reset.push_back(span.slot * slot_entries);
       for (int64_t i = 0; i < span.count; ++i) ape_row.push_back((span.start + i) % ratio);
       for (int64_t w = span.start / ratio; w < (span.start + span.count) / ratio; ++w) {
-        for (int64_t p = (w + 1) * ratio - rows; p < (w + 1) * ratio; ++p) block_rows.push_back(pool.row(s, span, first_token_[s], p));
+        for (int64_t p = (w + 1) * ratio - rows; p < (w + 1) * ratio; ++p)
+          block_rows.push_back(pool.row(s, span, first_token_[s], p));
         position.push_back(static_cast<float>(w * ratio));
         entry_slot.push_back(span.slot * slot_entries + w);
         ++out.num_new;
@@ -197,7 +203,8 @@ class Builder {
     const Tensor entry_N = at::arange(out.max_entries, position_QL_.options());
     const Tensor count_Q1 = indices(count, device_).unsqueeze(1);
     const Tensor base_Q1 = indices(base, device_).unsqueeze(1);
-    out.entries_QN = at::where(entry_N < count_Q1, base_Q1 + entry_N, layout_.cached ? base_Q1 : at::zeros_like(base_Q1));
+    out.entries_QN =
+        at::where(entry_N < count_Q1, base_Q1 + entry_N, layout_.cached ? base_Q1 : at::zeros_like(base_Q1));
     out.visible_QLN = entry_N < (position_QL_ + 1).floor_divide(out.ratio).unsqueeze(2);
   }
 

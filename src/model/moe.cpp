@@ -12,7 +12,8 @@ using torch::autograd::variable_list;
 
 class GroupedLinear : public torch::autograd::Function<GroupedLinear> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& input_PK, const Tensor& weight_ENK, const Tensor& ends_E) {
+  static Tensor forward(AutogradContext* context, const Tensor& input_PK, const Tensor& weight_ENK,
+                        const Tensor& ends_E) {
     context->save_for_backward({input_PK, weight_ENK, ends_E});
     return at::_grouped_mm(input_PK, weight_ENK.transpose(1, 2), ends_E);
   }
@@ -58,13 +59,16 @@ Tensor swiglu(const Profile& profile, const Tensor& gate, const Tensor& up, doub
 
 Tensor grouped_linear(const Tensor& input_PK, const Tensor& weight_ENK, const Tensor& ends_E) {
   constexpr int64_t kAligned = 4;  // _grouped_mm wants rows of whole 16 bytes
-  const int64_t num_out = weight_ENK.size(1), more_out = -num_out & (kAligned - 1), more_in = -weight_ENK.size(2) & (kAligned - 1);
+  const int64_t num_out = weight_ENK.size(1), more_out = -num_out & (kAligned - 1),
+                more_in = -weight_ENK.size(2) & (kAligned - 1);
   if (more_out == 0 && more_in == 0) return GroupedLinear::apply(input_PK, weight_ENK, ends_E);
-  const Tensor input = at::constant_pad_nd(input_PK, {0, more_in}), weight = at::constant_pad_nd(weight_ENK, {0, more_in, 0, more_out});
+  const Tensor input = at::constant_pad_nd(input_PK, {0, more_in}),
+               weight = at::constant_pad_nd(weight_ENK, {0, more_in, 0, more_out});
   return GroupedLinear::apply(input, weight, ends_E).narrow(1, 0, num_out);
 }
 
-Routing route(const Config& config, const MoeWeights& weights, const Tensor& input_TD, const Tensor& ids_T, Tensor* chosen_TA, bool replay) {
+Routing route(const Config& config, const MoeWeights& weights, const Tensor& input_TD, const Tensor& ids_T,
+              Tensor* chosen_TA, bool replay) {
   const Tensor score_TE = scores(config, at::linear(input_TD, weights.gate));
   const Tensor expert_TA = replay ? *chosen_TA : choose_experts(config, weights, score_TE, ids_T);
   if (chosen_TA != nullptr) *chosen_TA = expert_TA;
@@ -73,11 +77,14 @@ Routing route(const Config& config, const MoeWeights& weights, const Tensor& inp
   return {expert_TA, weight_TA * config.routed_scaling_factor};
 }
 
-Tensor moe(const Config& config, const Profile& profile, const MoeWeights& weights, const Tensor& input_TD, const Routing& routing) {
+Tensor moe(const Config& config, const Profile& profile, const MoeWeights& weights, const Tensor& input_TD,
+           const Routing& routing) {
   const int64_t num_tokens = input_TD.size(0), per_token = config.num_experts_per_tok;
   const Tensor in_TD = linear_input(profile, input_TD);
-  const auto [expert_P, pair_P] = at::sort(routing.expert_TA.flatten(), /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const Tensor ends_E = at::searchsorted(expert_P, at::arange(config.n_routed_experts, expert_P.options()), /*out_int32=*/true, /*right=*/true);
+  const auto [expert_P, pair_P] =
+      at::sort(routing.expert_TA.flatten(), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const Tensor ends_E = at::searchsorted(expert_P, at::arange(config.n_routed_experts, expert_P.options()),
+                                         /*out_int32=*/true, /*right=*/true);
   const Tensor in_PD = gather_rows(in_TD, pair_P.floor_divide(per_token));
   const Tensor gate_PF = rounded(profile, grouped_linear(in_PD, weights.w1, ends_E));
   const Tensor up_PF = rounded(profile, grouped_linear(in_PD, weights.w3, ends_E));
@@ -88,7 +95,8 @@ Tensor moe(const Config& config, const Profile& profile, const MoeWeights& weigh
   const Tensor out_TAD = gather_rows(out_PD, place_P).view({num_tokens, per_token, -1});
 
   const double shared_limit = config.clamp_shared_expert ? config.swiglu_limit : 0;
-  const Tensor shared_gate = project(profile, in_TD, weights.shared_w1), shared_up = project(profile, in_TD, weights.shared_w3);
+  const Tensor shared_gate = project(profile, in_TD, weights.shared_w1),
+               shared_up = project(profile, in_TD, weights.shared_w3);
   const Tensor shared_hidden = linear_input(profile, swiglu(profile, shared_gate, shared_up, shared_limit, {}));
   Tensor sum_TD = out_TAD.select(1, 0);
   for (int64_t a = 1; a < per_token; ++a) sum_TD = sum_TD + out_TAD.select(1, a);

@@ -21,8 +21,9 @@ Tensor index_entry(const Profile& profile, const Tensor& values) {
   const int64_t dim = values.size(-1);
   if ((dim & (dim - 1)) != 0) {
     base::fail(base::Code::invalid_argument,
-               "index_head_dim is {}: profile {} applies a Hadamard transform, which needs a power of two (use profile f32 or bf16)", dim,
-               profile.name);
+               "index_head_dim is {}: profile {} applies a Hadamard transform, which needs a power of two (use profile "
+               "f32 or bf16)",
+               dim, profile.name);
   }
   Tensor hadamard = at::ones({1, 1}, values.options());
   while (hadamard.size(0) < dim) {

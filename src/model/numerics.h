@@ -11,7 +11,8 @@ inline tensor::Tensor rounded(const Profile& profile, const tensor::Tensor& valu
   return profile.round_bf16 ? tensor::round_bf16(values) : values;
 }
 
-// What a quantised linear reads: groups of 128 on the e4m3 grid (profile fp8), else the values. Shared by all linears of one input.
+// What a quantised linear reads: groups of 128 on the e4m3 grid (profile fp8), else the values. Shared by all linears
+// of one input.
 inline tensor::Tensor linear_input(const Profile& profile, const tensor::Tensor& values) {
   return profile.quantise ? tensor::simulate_groups_st(values, 128, tensor::BlockFormat::e4m3) : values;
 }
@@ -31,6 +32,8 @@ tensor::Tensor index_entry(const Profile& profile, const tensor::Tensor& values)
 tensor::Tensor rms_norm(const Profile& profile, const tensor::Tensor& values, const tensor::Tensor& weight, double eps);
 
 // Rows of a matrix: out[.., :] = rows[index[..], :]. The gradient is summed in index order (deterministic).
-inline tensor::Tensor gather_rows(const tensor::Tensor& rows, const tensor::Tensor& index) { return at::embedding(rows, index); }
+inline tensor::Tensor gather_rows(const tensor::Tensor& rows, const tensor::Tensor& index) {
+  return at::embedding(rows, index);
+}
 
 }  // namespace model

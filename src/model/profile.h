@@ -1,5 +1,5 @@
-// A precision profile: how weights are stored and where activations are rounded (decisions 1 to 4, 16 to 25). The engine and the
-// actor each have one; the same profile on both sides is the same function.
+// A precision profile: how weights are stored and where activations are rounded (decisions 1 to 4, 16 to 25). The
+// engine and the actor each have one; the same profile on both sides is the same function.
 #pragma once
 #include <string>
 

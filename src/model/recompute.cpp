@@ -10,7 +10,8 @@ using torch::autograd::variable_list;
 
 class RecomputeNode : public torch::autograd::Node {
  public:
-  RecomputeNode(std::function<Tensor(const Tensor&)> run, Tensor input) : run_(std::move(run)), input_(std::move(input)) {}
+  RecomputeNode(std::function<Tensor(const Tensor&)> run, Tensor input)
+      : run_(std::move(run)), input_(std::move(input)) {}
 
   variable_list apply(variable_list&& grads) override {
     const at::AutoGradMode with_grad(true);

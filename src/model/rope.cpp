@@ -13,12 +13,14 @@ std::vector<double> rope_frequencies(const Config& config, bool compress) {
   const int64_t dim = config.qk_rope_head_dim;
   const double base = compress ? config.compress_rope_theta : config.rope_theta;
   std::vector<double> frequencies;
-  for (int64_t i = 0; i < dim / 2; ++i) frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
+  for (int64_t i = 0; i < dim / 2; ++i)
+    frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
   if (!compress || !config.rope_scaling) return frequencies;
   const RopeScaling& yarn = *config.rope_scaling;
   const auto dim_of = [&](double turns) {
     return static_cast<double>(dim) *
-           std::log(static_cast<double>(yarn.original_max_position_embeddings) / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+           std::log(static_cast<double>(yarn.original_max_position_embeddings) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(base));
   };
   const double low = std::max(std::floor(dim_of(yarn.beta_fast)), 0.0);
   double high = std::min(std::ceil(dim_of(yarn.beta_slow)), static_cast<double>(dim - 1));
@@ -31,7 +33,8 @@ std::vector<double> rope_frequencies(const Config& config, bool compress) {
 }
 
 Rotation rotation(const Config& config, bool compress, const Tensor& position_N) {
-  const Tensor frequency = at::tensor(rope_frequencies(config, compress), at::kDouble).to(position_N.device(), at::kFloat);
+  const Tensor frequency =
+      at::tensor(rope_frequencies(config, compress), at::kDouble).to(position_N.device(), at::kFloat);
   const Tensor angle = position_N.unsqueeze(1) * frequency;
   return {angle.cos(), angle.sin()};
 }
@@ -55,12 +58,14 @@ Tensor turned(const Tensor& values, const Tensor& cos, const Tensor& sin, bool i
 
 class Rotate : public torch::autograd::Function<Rotate> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& values, const Tensor& cos, const Tensor& sin, bool inverse) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& values, const Tensor& cos,
+                        const Tensor& sin, bool inverse) {
     context->save_for_backward({cos, sin});
     context->saved_data["inverse"] = inverse;
     return turned(values, cos, sin, inverse);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& grads) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
     const auto saved = context->get_saved_variables();
     return {turned(grads[0], saved[0], saved[1], !context->saved_data["inverse"].toBool()), {}, {}, {}};
   }

@@ -1,5 +1,5 @@
-// Rotary position embedding on the last qk_rope_head_dim dims, interleaved pairs, with YaRN on layers that have a compressor.
-// Source: spec 4.4; the angle is the f32 product of position and frequency (decisions 24).
+// Rotary position embedding on the last qk_rope_head_dim dims, interleaved pairs, with YaRN on layers that have a
+// compressor. Source: spec 4.4; the angle is the f32 product of position and frequency (decisions 24).
 #pragma once
 #include <vector>
 
@@ -18,8 +18,8 @@ std::vector<double> rope_frequencies(const Config& config, bool compress);
 
 Rotation rotation(const Config& config, bool compress, const tensor::Tensor& position_N);
 
-// values [N, .., D], N as in the rotation; inverse turns the other way (the gradient of a turn, and of attention's output).
-// Not rounded. Differentiable in values.
+// values [N, .., D], N as in the rotation; inverse turns the other way (the gradient of a turn, and of attention's
+// output). Not rounded. Differentiable in values.
 tensor::Tensor rotate(const tensor::Tensor& values, const Rotation& rotation, bool inverse = false);
 
 }  // namespace model

@@ -17,8 +17,10 @@ std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Prof
 }
 
 Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile& profile) {
-  if (info.stored_as == StoredAs::i64) return published.to(at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
-  if (const auto format = run_format(info, profile)) return tensor::dequantise_blocks(tensor::quantise_blocks(published, *format));
+  if (info.stored_as == StoredAs::i64)
+    return published.to(at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  if (const auto format = run_format(info, profile))
+    return tensor::dequantise_blocks(tensor::quantise_blocks(published, *format));
   return published.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
 }
 

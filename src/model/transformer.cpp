@@ -22,7 +22,8 @@ Tensor& at_layer(std::vector<Tensor>& per_layer, size_t layer) {
   return per_layer[layer];
 }
 
-Tensor block(const Pass& pass, const BlockWeights& weights, const BlockCall& call, const Tensor& ids_T, const Tensor& streams_TMD) {
+Tensor block(const Pass& pass, const BlockWeights& weights, const BlockCall& call, const Tensor& ids_T,
+             const Tensor& streams_TMD) {
   const Config& c = pass.weights.config;
   const bool replay = pass.choices != nullptr && pass.choices->replay;
   const HcInput attn = hc_pre(c, pass.profile, weights.hc_attn, streams_TMD);
@@ -59,7 +60,8 @@ Tensor forward_streams(const Pass& pass) {
   Tensor streams_TMD = embed_streams(pass);
   for (int64_t layer = 0; layer < pass.weights.config.num_hidden_layers; ++layer) {
     if (pass.recompute) {
-      streams_TMD = with_recompute([pass, layer](const Tensor& input) { return forward_layer(pass, layer, input); }, streams_TMD);
+      streams_TMD =
+          with_recompute([pass, layer](const Tensor& input) { return forward_layer(pass, layer, input); }, streams_TMD);
     } else {
       streams_TMD = forward_layer(pass, layer, streams_TMD);
     }
@@ -68,7 +70,8 @@ Tensor forward_streams(const Pass& pass) {
 }
 
 Tensor final_hidden(const Weights& weights, const Profile& profile, const Tensor& streams_NMD) {
-  return rms_norm(profile, hc_head(weights.config, profile, weights.hc_head, streams_NMD), weights.norm, weights.config.rms_norm_eps);
+  return rms_norm(profile, hc_head(weights.config, profile, weights.hc_head, streams_NMD), weights.norm,
+                  weights.config.rms_norm_eps);
 }
 
 Tensor head_logits(const Weights& weights, const Tensor& hidden_ND) { return at::linear(hidden_ND, weights.head); }

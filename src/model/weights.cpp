@@ -80,7 +80,8 @@ class Visitor {
     compressor(p + "compressor.", *w.compressor, csa ? c.csa_ratio : c.hca_ratio, csa, c.head_dim, true);
     if (!csa) return;
     if (!w.indexer) w.indexer.emplace();
-    linear(p + "indexer.wq_b.weight", w.indexer->wq_b, {c.index_n_heads * c.index_head_dim, c.q_lora_rank}, ShardAxis::rows, false);
+    linear(p + "indexer.wq_b.weight", w.indexer->wq_b, {c.index_n_heads * c.index_head_dim, c.q_lora_rank},
+           ShardAxis::rows, false);
     plain(p + "indexer.weights_proj.weight", w.indexer->weights_proj, {c.index_n_heads, c.hidden_size}, StoredAs::bf16,
           ShardAxis::rows, false);
     compressor(p + "indexer.compressor.", w.indexer->compressor, c.csa_ratio, true, c.index_head_dim, false);
@@ -97,7 +98,8 @@ class Visitor {
     const int64_t dim = c.hidden_size, inner = c.moe_intermediate_size;
     plain(p + "gate.weight", w.gate, {c.n_routed_experts, dim}, StoredAs::bf16, ShardAxis::replicated, false);
     if (hash) {
-      plain(p + "gate.tid2eid", w.tid2eid, {c.vocab_size, c.num_experts_per_tok}, StoredAs::i64, ShardAxis::replicated, false);
+      plain(p + "gate.tid2eid", w.tid2eid, {c.vocab_size, c.num_experts_per_tok}, StoredAs::i64, ShardAxis::replicated,
+            false);
     } else {
       plain(p + "gate.bias", w.bias, {c.n_routed_experts}, StoredAs::f32, ShardAxis::replicated, false);
     }
@@ -162,7 +164,8 @@ Weights Weights::describe(const Config& config) {
 Weights Weights::allocate(const Config& config, Device device) {
   Weights weights = describe(config);
   weights.visit([&](const TensorInfo& info, Tensor& tensor) {
-    tensor = at::empty(stacked_shape(info), at::device(device).dtype(info.stored_as == StoredAs::i64 ? at::kLong : at::kFloat));
+    tensor = at::empty(stacked_shape(info),
+                       at::device(device).dtype(info.stored_as == StoredAs::i64 ? at::kLong : at::kFloat));
   });
   return weights;
 }

@@ -1,10 +1,10 @@
-// The parameters of a DeepSeek-V4 model and the one visitor over them. Loader, saver, optimizer, weight sync, memory planner and
-// `furlong inspect` walk it: there is no second list of names. Names are DeepSeek's native ones (spec 7); other schemes are
-// translations (checkpoint/names.h).
+// The parameters of a DeepSeek-V4 model and the one visitor over them. Loader, saver, optimizer, weight sync, memory
+// planner and `furlong inspect` walk it: there is no second list of names. Names are DeepSeek's native ones (spec 7);
+// other schemes are translations (checkpoint/names.h).
 //
-// Letters: D hidden_size, V vocab, R q_lora_rank, H heads, K head_dim, G o_groups, O o_lora_rank, C compressor channels (2K with
-// overlap, else K), W tokens per block, J index heads, I index_head_dim, E experts, F moe_intermediate_size, A experts per token,
-// M hc_mult.
+// Letters: D hidden_size, V vocab, R q_lora_rank, H heads, K head_dim, G o_groups, O o_lora_rank, C compressor channels
+// (2K with overlap, else K), W tokens per block, J index heads, I index_head_dim, E experts, F moe_intermediate_size, A
+// experts per token, M hc_mult.
 #pragma once
 #include <functional>
 #include <optional>
@@ -41,25 +41,25 @@ struct IndexerWeights {
 };
 
 struct AttentionWeights {
-  Tensor wq_a;    // [R, D]
-  Tensor q_norm;  // [R]
-  Tensor wq_b;    // [H*K, R]
-  Tensor wkv;     // [K, D]
-  Tensor kv_norm; // [K]
-  Tensor wo_a;    // [G*O, H*K/G]
-  Tensor wo_b;    // [D, G*O]
-  Tensor attn_sink;  // [H] f32
+  Tensor wq_a;                                  // [R, D]
+  Tensor q_norm;                                // [R]
+  Tensor wq_b;                                  // [H*K, R]
+  Tensor wkv;                                   // [K, D]
+  Tensor kv_norm;                               // [K]
+  Tensor wo_a;                                  // [G*O, H*K/G]
+  Tensor wo_b;                                  // [D, G*O]
+  Tensor attn_sink;                             // [H] f32
   std::optional<CompressorWeights> compressor;  // csa and hca layers
   std::optional<IndexerWeights> indexer;        // csa layers
 };
 
 // Experts are stacked in memory; each is its own tensor in files and on the wire (ffn.experts.{e}.w1.weight).
 struct MoeWeights {
-  Tensor gate;     // [E, D]
-  Tensor bias;     // [E] f32; undefined in hash layers
-  Tensor tid2eid;  // [V, A] int64; undefined in score-routed layers
-  Tensor w1, w3;   // [E, F, D] gate and up projections
-  Tensor w2;       // [E, D, F] down projection
+  Tensor gate;                  // [E, D]
+  Tensor bias;                  // [E] f32; undefined in hash layers
+  Tensor tid2eid;               // [V, A] int64; undefined in score-routed layers
+  Tensor w1, w3;                // [E, F, D] gate and up projections
+  Tensor w2;                    // [E, D, F] down projection
   Tensor shared_w1, shared_w3;  // [F, D]
   Tensor shared_w2;             // [D, F]
 };
@@ -110,7 +110,8 @@ struct Weights {
   // Each tensor of the struct once, in the order of the layers; experts as stacks.
   void visit(const std::function<void(const TensorInfo&, Tensor&)>& see);
   void visit(const std::function<void(const TensorInfo&, const Tensor&)>& see) const;
-  // As visit, but each expert on its own, as a view into its stack, under its full name. This is what files and wires hold.
+  // As visit, but each expert on its own, as a view into its stack, under its full name. This is what files and wires
+  // hold.
   void visit_named(const std::function<void(const TensorInfo&, const Tensor&)>& see) const;
 
   // The structure with undefined tensors: what to load, without memory.
@@ -124,14 +125,15 @@ struct Weights {
   Weights clone() const;  // own memory, no gradient history
 };
 
-// The value of a parameter as it is published: bf16 for tensors stored in bf16 or below, f32 otherwise, int64 for tid2eid.
+// The value of a parameter as it is published: bf16 for tensors stored in bf16 or below, f32 otherwise, int64 for
+// tid2eid.
 Tensor published_value(const TensorInfo& info, const Tensor& master);
 
 // How a profile stores a tensor in blocks; nullopt where it does not quantise it.
 std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Profile& profile);
 
-// What the profile computes with: the published value, then (profile fp8) quantised as the profile stores it and dequantised
-// exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.
+// What the profile computes with: the published value, then (profile fp8) quantised as the profile stores it and
+// dequantised exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.
 Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile& profile);
 
 // run_value of every tensor of masters.

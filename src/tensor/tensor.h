@@ -1,5 +1,5 @@
-// The one header that names torch, and the precompiled header of every module above it. Tensors are libtorch's; the names that
-// Furlong uses stand here.
+// The one header that names torch, and the precompiled header of every module above it. Tensors are libtorch's; the
+// names that Furlong uses stand here.
 #pragma once
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
