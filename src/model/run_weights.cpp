@@ -1,6 +1,8 @@
 // Conversion from published values into what a profile multiplies with.
 #include "model/run_weights.h"
 
+#include <algorithm>
+
 #include "model/weights_visitor.h"
 
 namespace model {
@@ -19,20 +21,21 @@ Tensor source_value(const TensorInfo& info, const Profile& profile, const Tensor
   return profile.round_bf16 ? published_value(info, master) : master.detach();
 }
 
-RunWeights structure_of(const Config& config) {
-  RunWeights weights;
-  weights.config = config;
-  weights.layers.resize(static_cast<size_t>(config.num_hidden_layers));
-  if (config.num_nextn_predict_layers > 0) weights.mtp.emplace();
-  return weights;
-}
-
 }  // namespace
 
 void RunWeights::visit(const RunVisitor& see) { Visitor<Matrix>(config, see.tensor, see.matrix).top(*this); }
 
+RunWeights RunWeights::describe(const Config& config) {
+  RunWeights weights;
+  weights.config = config;
+  weights.layers.resize(static_cast<size_t>(config.num_hidden_layers));
+  if (config.num_nextn_predict_layers > 0) weights.mtp.emplace();
+  weights.visit({[](const TensorInfo&, Tensor&) {}, [](const TensorInfo&, Matrix&) {}});  // makes the optional parts
+  return weights;
+}
+
 RunWeights RunWeights::allocate(const Config& config, const Profile& profile, tensor::Device device) {
-  RunWeights weights = structure_of(config);
+  RunWeights weights = describe(config);
   weights.visit({[&](const TensorInfo& info, Tensor& tensor) {
                    const auto dtype = info.stored_as == StoredAs::i64 ? at::kLong : at::kFloat;
                    tensor = at::empty(info.shape, at::device(device).dtype(dtype));
@@ -46,7 +49,7 @@ RunWeights RunWeights::allocate(const Config& config, const Profile& profile, te
 RunWeights RunWeights::trainable(const Weights& masters, const Profile& profile) {
   std::vector<Tensor> values;
   masters.visit([&](const TensorInfo&, const Tensor& master) { values.push_back(master); });
-  RunWeights weights = structure_of(masters.config);
+  RunWeights weights = describe(masters.config);
   size_t next = 0;
   const auto source = [&](const TensorInfo& info) { return source_value(info, profile, values[next++]); };
   weights.visit({[&](const TensorInfo& info, Tensor& tensor) { tensor = run_value(info, source(info), profile); },
@@ -111,6 +114,13 @@ WeightFormat product_format(const TensorInfo& info, const Profile& profile) {
   const auto format = run_format(info, profile);
   if (!format || info.groups > 0) return WeightFormat::bf16;
   return *format == tensor::BlockFormat::e4m3 ? WeightFormat::e4m3 : WeightFormat::e2m1;
+}
+
+int64_t packed_bytes(const TensorInfo& info, const Profile& profile) {
+  const MatrixShape shape = matrix_shape(info);
+  const WeightFormat format = product_format(info, profile);
+  const int64_t scales = kernels::cpu::num_scales(format, shape.n, shape.k) * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(shape.stack, 1) * (kernels::cpu::panel_bytes(format, shape.n, shape.k) + scales);
 }
 
 Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile& profile) {

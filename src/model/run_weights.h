@@ -22,6 +22,8 @@ struct RunWeights : TopWeightsOf<Matrix> {
   // Each once, in the order of Weights::visit; experts as stacks.
   void visit(const RunVisitor& see);
 
+  // The structure with undefined tensors and matrices.
+  static RunWeights describe(const Config& config);
   // An engine's: everything allocated, nothing set: set_matrix and run_value fill it.
   static RunWeights allocate(const Config& config, const Profile& profile, tensor::Device device);
   // An actor's: from its masters, differentiable: visit_leaves gives what gradients reach.
@@ -39,6 +41,8 @@ std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Prof
 
 // In what form a profile multiplies with a matrix.
 kernels::cpu::WeightFormat product_format(const TensorInfo& info, const Profile& profile);
+// Bytes of its panels and scales.
+int64_t packed_bytes(const TensorInfo& info, const Profile& profile);
 
 // The values that a profile computes with: the published value, then (where it quantises) quantised and dequantised
 // exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.

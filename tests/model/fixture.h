@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/run_values.h"
 #include "model/transformer.h"
 #include "tensor/safetensors.h"
 
@@ -153,17 +154,6 @@ struct RunModel {
   model::RunWeights weights;
   model::RopeTables rope;
 };
-
-// Values of run weights by name, experts as stacks.
-inline std::map<std::string, Tensor> values_of(const model::RunWeights& weights) {
-  std::map<std::string, Tensor> values;
-  auto& parts = const_cast<model::RunWeights&>(weights);  // looks only
-  parts.visit({[&](const model::TensorInfo& info, Tensor& tensor) { values[info.name] = tensor; },
-               [&](const model::TensorInfo& info, model::Matrix& matrix) {
-                 values[info.name] = info.groups > 0 ? matrix.values().reshape(info.shape) : matrix.values();
-               }});
-  return values;
-}
 
 // || a - b || / || b ||, in f64
 inline double relative_l2(const Tensor& a, const Tensor& b) {

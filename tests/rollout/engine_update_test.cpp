@@ -3,6 +3,7 @@
 
 #include "base/expect_error.h"
 #include "rollout/engine.h"
+#include "model/run_values.h"
 #include "rollout/tiny_engine.h"
 #include "weight_sync/session.h"
 

@@ -165,7 +165,7 @@ inline void expect_same(const rollout::Output& got, const rollout::Output& want,
   EXPECT_EQ(got.response_ids, want.response_ids) << what;
   EXPECT_EQ(got.ended, want.ended) << what;
   EXPECT_EQ(got.text, want.text) << what;
-  expect_near(got.log_probs, want.log_probs, what);
+  EXPECT_EQ(got.log_probs, want.log_probs) << what;
 }
 
 }  // namespace test
