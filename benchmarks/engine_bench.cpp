@@ -38,6 +38,7 @@ Options read_options(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (argument.starts_with("--benchmark")) continue;  // of the other programs of ./dev bench
     if (argument == "--profile") {
       options.profile = value();
     } else if (argument == "--threads") {
