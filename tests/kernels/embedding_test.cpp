@@ -48,8 +48,7 @@ TEST(Embed, GradientHasTheSameBitsOnAnyNumberOfThreads) {
   const Tensor table = normal({500, 100}, 5), ids = ids_of(3000, 40, 6);
   const auto run = [&](const test::Tensors& in) { return test::Tensors{kernels::embed(in[0], ids, 4)}; };
   const Tensor wanted = test::gradients(run, {table}, at::kFloat)[0];
-  test::for_thread_counts(
-      [&] { EXPECT_TRUE(test::same_bits(test::gradients(run, {table}, at::kFloat)[0], wanted)); });
+  test::for_thread_counts([&] { EXPECT_TRUE(test::same_bits(test::gradients(run, {table}, at::kFloat)[0], wanted)); });
 }
 
 TEST(Embed, GradientOfTheDefinitionMatchesDifferences) {

@@ -23,7 +23,8 @@ constexpr int64_t kStreams[] = {1, 2, 3, 4, 5, 8};
 // Spec 3.5, printed with 8 and 7 digits.
 constexpr double kPrinted = 1e-7;
 Tensor spec_logits() {
-  return at::tensor({0.3, -1.2, 0.7, 2.0, 1.5, 0.1, -0.4, 0.0, -2.0, 0.9, 0.25, -0.75, 0.0, 1.0, -1.0, 0.5}, at::kDouble)
+  return at::tensor({0.3, -1.2, 0.7, 2.0, 1.5, 0.1, -0.4, 0.0, -2.0, 0.9, 0.25, -0.75, 0.0, 1.0, -1.0, 0.5},
+                    at::kDouble)
       .view({1, 4, 4});
 }
 const std::vector<double> kOneStep = {.12920470, .02235744, .28744418, .55598197, .65339373, .12495046,
@@ -32,9 +33,9 @@ const std::vector<double> kOneStep = {.12920470, .02235744, .28744418, .55598197
 const std::vector<double> kTwentySteps = {.13173441, .02235805, .29541390, .55049264, .63181584, .11850709,
                                           .14205289, .10762318, .03149697, .43538501, .44919394, .08392308,
                                           .20495178, .42374886, .11333827, .25796009};
-const std::vector<double> kLogitGradient = {.0815351,  -.0158012, .0183876,  -.0841215, -.1806693, .1645278,
-                                            .0223518,  -.0062103, .0117390,  .0204695,  -.0826428, .0504343,
-                                            .0873947,  -.1691953, .0419029,  .0398976};
+const std::vector<double> kLogitGradient = {.0815351, -.0158012, .0183876, -.0841215, -.1806693, .1645278,
+                                            .0223518, -.0062103, .0117390, .0204695,  -.0826428, .0504343,
+                                            .0873947, -.1691953, .0419029, .0398976};
 
 Tensor golden(const std::vector<double>& values) { return at::tensor(values, at::kDouble).view({1, 4, 4}); }
 
@@ -68,7 +69,8 @@ TEST(Sinkhorn, KernelAgreesWithTheDefinitionForEveryNumberOfStreams) {
         const Tensor logits = normal({tokens, m, m}, 1) * 2;
         EXPECT_LE(test::worst(run({logits})[0], run({logits.to(at::kDouble)})[0], 39 * 4 * kUnit), 1) << m;
         if (tokens == 0) continue;
-        const auto fast = test::gradients(run, {logits}, at::kFloat), wanted = test::gradients(run, {logits}, at::kDouble);
+        const auto fast = test::gradients(run, {logits}, at::kFloat),
+                   wanted = test::gradients(run, {logits}, at::kDouble);
         EXPECT_LE(test::worst(fast[0], wanted[0], 39 * 40 * kUnit), 1) << m << " streams, " << iters << " iterations";
       }
     }
@@ -228,7 +230,8 @@ TEST(HcPre, GradientsHaveTheSameBitsOnAnyNumberOfThreads) {
 TEST(HcPre, GatesThatNothingReadsCountAsZero) {
   const Tensors in = site(9, 4, 16, false, 90);
   const auto only_input = [](const Tensors& inputs) { return Tensors{run_pre(inputs, false, Rounding::none)[0]}; };
-  const Tensors fast = test::gradients(only_input, in, at::kFloat), wanted = test::gradients(only_input, in, at::kDouble);
+  const Tensors fast = test::gradients(only_input, in, at::kFloat),
+                wanted = test::gradients(only_input, in, at::kDouble);
   const auto only_comb = [](const Tensors& inputs) { return Tensors{run_pre(inputs, false, Rounding::none)[2]}; };
   const Tensors fast_comb = test::gradients(only_comb, in, at::kFloat);
   const Tensors wanted_comb = test::gradients(only_comb, in, at::kDouble);
@@ -292,7 +295,8 @@ TEST(HcPost, KernelGradientsAgreeWithTheDefinitionInF64) {
       const Tensors fast = test::gradients(post(), in, at::kFloat), wanted = test::gradients(post(), in, at::kDouble);
       for (size_t i = 0; i < in.size(); ++i) {
         const double size = 1 + wanted[i].abs().max().item<double>();
-        EXPECT_LE(test::worst(fast[i], wanted[i], size * (16 + static_cast<double>(d) / 16) * kUnit), 1) << m << " " << i;
+        EXPECT_LE(test::worst(fast[i], wanted[i], size * (16 + static_cast<double>(d) / 16) * kUnit), 1)
+            << m << " " << i;
       }
     }
   }

@@ -62,7 +62,8 @@ TEST(RmsNorm, ARowDependsNeitherOnOtherRowsNorOnThreads) {
   for (const int64_t row : {0, 17, 299}) {
     EXPECT_TRUE(test::same_bits(kernels::rms_norm(x[row].unsqueeze(0), weight, kEps, Rounding::none)[0], all[row]));
   }
-  EXPECT_TRUE(test::same_bits(kernels::rms_norm(x.view({3, 100, 520}), weight, kEps, Rounding::none).view_as(all), all));
+  EXPECT_TRUE(
+      test::same_bits(kernels::rms_norm(x.view({3, 100, 520}), weight, kEps, Rounding::none).view_as(all), all));
 }
 
 TEST(RmsNorm, GradientOfTheDefinitionMatchesDifferences) {

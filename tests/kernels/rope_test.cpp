@@ -94,8 +94,8 @@ TEST(Keys, EqualANormATurnAndASimulationToTheBit) {
     const Tensor x = normal({6, plain + 12}, 4) * 3, weight = normal({plain + 12}, 5);
     for (const bool simulate : {false, true}) {
       const kernels::KvOptions options{kEps, Rounding::bf16, simulate};
-      Tensor wanted = kernels::rotate(kernels::rms_norm(x, weight, kEps, Rounding::bf16), layout, table, false,
-                                      Rounding::bf16);
+      Tensor wanted =
+          kernels::rotate(kernels::rms_norm(x, weight, kEps, Rounding::bf16), layout, table, false, Rounding::bf16);
       if (simulate && plain > 0) {
         const Tensor stored = kernels::simulate_groups(wanted.narrow(1, 0, plain), 64, tensor::BlockFormat::e4m3);
         wanted = at::cat({stored, wanted.narrow(1, plain, 12)}, 1);
@@ -113,8 +113,7 @@ TEST(QueriesAndKeys, AreWithinTheRoundingsOfTheNormFromTheDefinition) {
   const double bound = (40.0 / 16 + 20) * kUnit;
   const Tensor query = kernels::reference::query_heads(x.to(at::kDouble), 3, kEps, layout, table, Rounding::none);
   EXPECT_LE(test::worst(kernels::query_heads(x, 3, kEps, layout, table, Rounding::none), query, 5 * bound), 1);
-  const Tensor key =
-      kernels::reference::kv_rows(kv.to(at::kDouble), weight.to(at::kDouble), {}, layout, table);
+  const Tensor key = kernels::reference::kv_rows(kv.to(at::kDouble), weight.to(at::kDouble), {}, layout, table);
   EXPECT_LE(test::worst(kernels::kv_rows(kv, weight, {}, layout, table), key, 10 * bound), 1);
 }
 

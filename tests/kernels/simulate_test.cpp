@@ -13,9 +13,9 @@
 namespace {
 
 using tensor::BlockFormat;
+using tensor::Tensor;
 using test::expect_error;
 using test::normal;
-using tensor::Tensor;
 
 at::Generator seeded(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
@@ -163,8 +163,8 @@ TEST(SimulateGroups, StraightThroughGradientPassesUnchanged) {
   }
 }
 
-// They sum in other orders, so a coefficient that falls on the border between two codes may go either way; that is rare.
-// A group's scale is below a third of its largest magnitude, the widest step of its grid two scales.
+// They sum in other orders, so a coefficient that falls on the border between two codes may go either way; that is
+// rare. A group's scale is below a third of its largest magnitude, the widest step of its grid two scales.
 TEST(Hadamard, ButterfliesAndMatrixDifferByOneStepOfTheGridAtMost) {
   for (const int64_t dim : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
     const Tensor values = normal({50, dim}, 300 + static_cast<uint64_t>(dim));
@@ -192,8 +192,7 @@ TEST(Hadamard, RowsAreIndependentOfEachOtherAndOfThreads) {
 }
 
 TEST(Hadamard, AnotherDimThanAPowerOfTwoIsRefused) {
-  expect_error(base::Code::invalid_argument, {"power of two", "96"},
-               [] { kernels::hadamard_e2m1(at::ones({2, 96})); });
+  expect_error(base::Code::invalid_argument, {"power of two", "96"}, [] { kernels::hadamard_e2m1(at::ones({2, 96})); });
 }
 
 TEST(Hadamard, HasNoGradient) {
