@@ -1,11 +1,11 @@
-// The fast CPU form of simulate_groups and round_bf16 over raw f32: one pass for the largest magnitude while the group
-// is read into the cache, one for rounding. Equal to the tensor operations to the bit. Not for use outside tensor/.
+// How a block of quantised values gets its power-of-two scale: the same rule for weights (tensor/formats/block_scale.h)
+// and for activations (kernels/cpu/simulate.h). Spec 6.5, 6.6, decisions 3, 19.
 #pragma once
 #include <cstdint>
 
-#include "tensor/formats/block_scale.h"
+namespace kernels::cpu {
 
-namespace tensor {
+enum class BlockFormat { e4m3, e2m1 };
 
 // The fields of the largest value of a format, 448 = 1.75 * 2^8 or 6 = 1.5 * 2^2, that decide on a power-of-two scale.
 struct ScaleRule {
@@ -23,17 +23,8 @@ constexpr int32_t scale_byte(int32_t amax_bits, ScaleRule rule) {
 }
 
 inline constexpr int kZeroBlockByte = 127 - 22;  // decisions 3
+
+// The least that the largest magnitude of an activation group counts as.
 constexpr float activation_floor(BlockFormat format) { return format == BlockFormat::e4m3 ? 1e-4f : 0x1.8p-124f; }
 
-struct GroupedRows {
-  const float* from;
-  float* to;
-  int64_t count;    // values in all
-  int64_t columns;  // values of a row; count is a multiple
-  int64_t group;    // values of a group; the last of a row may be shorter
-};
-
-void simulate_groups_cpu(const GroupedRows& rows, BlockFormat format);
-void round_bf16_cpu(const float* from, float* to, int64_t count);
-
-}  // namespace tensor
+}  // namespace kernels::cpu
