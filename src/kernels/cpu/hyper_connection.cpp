@@ -83,10 +83,9 @@ HWY_INLINE void gates(const HcPre& hc, const float* raw, const float* rinv, int6
   }
   from_lanes(lanes.logits + m * kWidth, m, count, m, to.post);
   float* matrix = lanes.logits + 2 * m * kWidth;
-  SinkhornLanes<kM> sinkhorn_of;
-  sinkhorn_of.start(static_cast<int>(m), hc.sinkhorn_iters, hc.hc_eps);
-  sinkhorn_of.run(matrix, nullptr);
-  sinkhorn_of.store(matrix);
+  SinkhornLanes<kM> lanes_of_comb(m, hc.sinkhorn_iters, hc.hc_eps);
+  lanes_of_comb.run(matrix, nullptr);
+  lanes_of_comb.store(matrix);
   from_lanes(matrix, m * m, count, m * m, to.comb);
 }
 
@@ -162,10 +161,9 @@ HWY_INLINE void logit_gradients(const HcPre& hc, const GateGradient& g, int64_t 
     hn::Store(hn::Mul(hn::Add(d, d), hn::Mul(s, hn::Sub(one, s))), D(), dpost + j * kWidth);
   }
   to_lanes(g.dcomb, m * m, g.dcomb == nullptr ? 0 : count, m * m, dcomb);
-  SinkhornLanes<kM> sinkhorn_of;
-  sinkhorn_of.start(static_cast<int>(m), hc.sinkhorn_iters, hc.hc_eps);
-  sinkhorn_of.run(matrix, g.trail);
-  sinkhorn_of.run_back(matrix, g.trail, dcomb);
+  SinkhornLanes<kM> lanes_of_comb(m, hc.sinkhorn_iters, hc.hc_eps);
+  lanes_of_comb.run(matrix, g.trail);
+  lanes_of_comb.run_back(matrix, g.trail, dcomb);
 }
 
 template <int kM>
@@ -270,14 +268,13 @@ HWY_INLINE void sinkhorn_lanes(const Sinkhorn& step, const float* dcomb, float* 
   const int64_t m = step.num_streams, size = m * m;
   HWY_ALIGN float matrix[kMaxStreams * kMaxStreams * kWidth], gradient[kMaxStreams * kMaxStreams * kWidth];
   to_lanes(step.logits, size, count, size, matrix);
-  SinkhornLanes<kM> sinkhorn_of;
-  sinkhorn_of.start(static_cast<int>(m), step.iters, step.eps);
-  sinkhorn_of.run(matrix, trail);
+  SinkhornLanes<kM> lanes_of_comb(m, step.iters, step.eps);
+  lanes_of_comb.run(matrix, trail);
   if (dcomb == nullptr) {
-    sinkhorn_of.store(gradient);
+    lanes_of_comb.store(gradient);
   } else {
     to_lanes(dcomb, size, count, size, gradient);
-    sinkhorn_of.run_back(matrix, trail, gradient);
+    lanes_of_comb.run_back(matrix, trail, gradient);
   }
   from_lanes(gradient, size, count, size, to);
 }

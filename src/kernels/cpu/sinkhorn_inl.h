@@ -36,15 +36,17 @@ struct SinkhornLanes {
   float eps;
   V c[kSize * kSize];  // row j, column k at j * m + k; m is kM where that is known
 
-  HWY_INLINE void start(int num_streams, int64_t num_iters, float sum_eps) {
-    m = num_streams, iters = num_iters, eps = sum_eps;
+  HWY_INLINE SinkhornLanes(int64_t num_streams, int64_t num_iters, float sum_eps)
+      : m(static_cast<int>(num_streams)), iters(num_iters), eps(sum_eps) {
+    for (V& element : c) element = hn::Zero(D());
   }
 
   HWY_INLINE int size() const { return kM > 0 ? kM : m; }
 
   HWY_INLINE void store(float* matrix) const {
+    const int count = size() * size();
 #pragma GCC unroll 16
-    for (int i = 0; i < size() * size(); ++i) hn::Store(c[i], D(), matrix + i * kWidth);
+    for (int i = 0; i < count; ++i) hn::Store(c[i], D(), matrix + i * kWidth);
   }
 
   // c = softmax over each row. matrix: its logits, replaced by the softmax.
@@ -64,27 +66,28 @@ struct SinkhornLanes {
       }
     }
     const V small = hn::Set(D(), eps);
+    const int count = size() * size();
 #pragma GCC unroll 16
-    for (int i = 0; i < size() * size(); ++i) c[i] = hn::Add(hn::Load(D(), matrix + i * kWidth), small);
+    for (int i = 0; i < count; ++i) c[i] = hn::Add(hn::Load(D(), matrix + i * kWidth), small);
   }
 
   // Each line divided by its sum: the rows, or (across) the columns. trail: what the step leaves, or null.
   HWY_INLINE void normalise(bool across, float* trail) {
-    const int line = across ? 1 : size(), element = across ? size() : 1;
+    const int n = size(), count = n * n, line = across ? 1 : n, element = across ? n : 1;
     const V one = hn::Set(D(), 1.0f), small = hn::Set(D(), eps);
 #pragma GCC unroll 4
-    for (int a = 0; a < size(); ++a) {
+    for (int a = 0; a < n; ++a) {
       V sum = c[a * line];
 #pragma GCC unroll 4
-      for (int b = 1; b < size(); ++b) sum = hn::Add(sum, c[a * line + b * element]);
+      for (int b = 1; b < n; ++b) sum = hn::Add(sum, c[a * line + b * element]);
       const V reciprocal = hn::Div(one, hn::Add(sum, small));
 #pragma GCC unroll 4
-      for (int b = 0; b < size(); ++b) c[a * line + b * element] = hn::Mul(c[a * line + b * element], reciprocal);
-      if (trail != nullptr) hn::StoreU(reciprocal, D(), trail + (size() * size() + a) * kWidth);
+      for (int b = 0; b < n; ++b) c[a * line + b * element] = hn::Mul(c[a * line + b * element], reciprocal);
+      if (trail != nullptr) hn::StoreU(reciprocal, D(), trail + (count + a) * kWidth);
     }
     if (trail == nullptr) return;
 #pragma GCC unroll 16
-    for (int i = 0; i < size() * size(); ++i) hn::StoreU(c[i], D(), trail + i * kWidth);
+    for (int i = 0; i < count; ++i) hn::StoreU(c[i], D(), trail + i * kWidth);
   }
 
   HWY_INLINE float* step(float* trail, int64_t index) const {
@@ -102,18 +105,18 @@ struct SinkhornLanes {
 
   // c holds the gradient: g = (g - sum over the line of g * y) / s, y being what the step gave.
   HWY_INLINE void undo(bool across, const float* trail) {
-    const int line = across ? 1 : size(), element = across ? size() : 1;
+    const int n = size(), count = n * n, line = across ? 1 : n, element = across ? n : 1;
 #pragma GCC unroll 4
-    for (int a = 0; a < size(); ++a) {
+    for (int a = 0; a < n; ++a) {
       const float* y = trail + a * line * kWidth;
       V sum = hn::Mul(c[a * line], hn::LoadU(D(), y));
 #pragma GCC unroll 4
-      for (int b = 1; b < size(); ++b) {
+      for (int b = 1; b < n; ++b) {
         sum = hn::MulAdd(c[a * line + b * element], hn::LoadU(D(), y + b * element * kWidth), sum);
       }
-      const V reciprocal = hn::LoadU(D(), trail + (size() * size() + a) * kWidth);
+      const V reciprocal = hn::LoadU(D(), trail + (count + a) * kWidth);
 #pragma GCC unroll 4
-      for (int b = 0; b < size(); ++b) {
+      for (int b = 0; b < n; ++b) {
         c[a * line + b * element] = hn::Mul(hn::Sub(c[a * line + b * element], sum), reciprocal);
       }
     }
@@ -121,9 +124,9 @@ struct SinkhornLanes {
 
   // gradient: dcomb, replaced by dlogits. softmax and trail: what run() left.
   HWY_INLINE void run_back(const float* softmax, const float* trail, float* gradient) {
-    const int64_t stride = (size() * size() + size()) * kWidth;
+    const int count = size() * size(), stride = (count + size()) * kWidth;
 #pragma GCC unroll 16
-    for (int i = 0; i < size() * size(); ++i) c[i] = hn::Load(D(), gradient + i * kWidth);
+    for (int i = 0; i < count; ++i) c[i] = hn::Load(D(), gradient + i * kWidth);
     for (int64_t i = iters - 1; i > 0; --i) {
       undo(true, trail + 2 * i * stride);
       undo(false, trail + (2 * i - 1) * stride);
