@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/rng.h"
+#include "kernels/log_prob.h"
 
 namespace rollout {
 namespace {
@@ -39,6 +40,12 @@ Engine::Answer::Answer(std::shared_ptr<const Request> r, int64_t request_id, int
   if (!request->score) output.seed = request->seeds[static_cast<size_t>(index)];
 }
 
+void Engine::Answer::reserve(size_t num_tokens) {
+  output.response_ids.reserve(num_tokens);
+  output.log_probs.reserve(num_tokens);
+  output.versions.reserve(num_tokens);
+}
+
 int32_t Engine::Answer::token(int64_t position) const {
   const auto at = static_cast<size_t>(position), prompt = request->prompt_ids.size();
   return at < prompt ? request->prompt_ids[at] : output.response_ids[at - prompt];
@@ -62,14 +69,12 @@ Engine::Engine(const model::Config& config, const EngineSettings& settings, Voca
                  after_update();
                }),
       cache_(config, settings.num_slots, settings.max_context, device),
+      rope_(model::RopeTables::make(config, settings.max_context, device)),
       scheduler_(limits_of(settings)) {
-  std::vector<int64_t> absent;
   for (const int32_t id : vocabulary_.ids_without_token) {
-    if (id < 0 || id >= config.vocab_size) continue;
-    has_token_[static_cast<size_t>(id)] = false;
-    absent.push_back(id);
+    if (id >= 0 && id < config.vocab_size) has_token_[static_cast<size_t>(id)] = false;
   }
-  if (!absent.empty()) absent_ids_ = at::tensor(absent, at::kLong).to(device);
+  absent_V_ = kernels::absent_mask(vocabulary_.ids_without_token, config.vocab_size, device);
   publish_health();
 }
 
@@ -148,8 +153,11 @@ void Engine::admit(int64_t id, Request request) {
   const int64_t num_prompt = shared->score ? std::max<int64_t>(size - 1, 1) : size;
   std::vector<int64_t>& sequences = sequences_[id];
   sequences = scheduler_.add(num_prompt, shared->num_samples);
+  const int64_t room = std::min(shared->sampling.max_new_tokens, settings_.max_context - size);
   for (size_t i = 0; i < sequences.size(); ++i) {
-    answers_.emplace(sequences[i], Answer(shared, id, static_cast<int64_t>(i)));
+    Answer answer(shared, id, static_cast<int64_t>(i));
+    if (!shared->score) answer.reserve(static_cast<size_t>(room));
+    answers_.emplace(sequences[i], std::move(answer));
   }
 }
 
