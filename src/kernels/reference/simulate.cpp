@@ -1,0 +1,70 @@
+// Straight-through rounding as autograd functions around plain tensor operations.
+#include "kernels/reference/simulate.h"
+
+#include <cmath>
+
+#include "tensor/formats/e2m1.h"
+#include "tensor/formats/e4m3.h"
+#include "tensor/formats/ue8m0.h"
+
+namespace kernels::reference {
+namespace {
+
+using tensor::BlockFormat;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct RoundBf16 : torch::autograd::Function<RoundBf16> {
+  static Tensor forward(AutogradContext*, const Tensor& values) {
+    return values.to(at::kBFloat16).to(values.scalar_type());
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return gradients; }
+};
+
+Tensor on_grid(const Tensor& values, int64_t group, BlockFormat format) {
+  const int64_t columns = values.size(-1);
+  if (values.numel() == 0) return values.contiguous().clone();
+  const int64_t more = (columns + group - 1) / group * group - columns;
+  const Tensor wide = values.to(at::kFloat);
+  const Tensor groups = (more == 0 ? wide : at::constant_pad_nd(wide, {0, more})).unflatten(-1, {-1, group});
+  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(cpu::activation_floor(format));
+  const Tensor bytes = tensor::scale_bytes(amax, format);
+  const Tensor scaled = groups * tensor::ue8m0_reciprocal(bytes);
+  const Tensor codes = format == BlockFormat::e4m3 ? tensor::e4m3_decode(tensor::e4m3_encode(scaled))
+                                                   : tensor::e2m1_values(tensor::e2m1_codes(scaled));
+  const Tensor result = codes * tensor::ue8m0_decode(bytes);
+  return result.flatten(-2).slice(-1, 0, columns).contiguous().to(values.scalar_type());
+}
+
+struct SimulateGroups : torch::autograd::Function<SimulateGroups> {
+  static Tensor forward(AutogradContext*, const Tensor& values, int64_t group, BlockFormat format) {
+    return on_grid(values, group, format);
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0], {}, {}}; }
+};
+
+}  // namespace
+
+Tensor round_bf16(const Tensor& values) { return RoundBf16::apply(values); }
+
+Tensor rounded(const Tensor& values, Rounding rounding) {
+  return rounding == Rounding::bf16 ? round_bf16(values) : values;
+}
+
+Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
+  CHECK(group > 0 && values.dim() > 0);
+  return SimulateGroups::apply(values, group, format);
+}
+
+Tensor hadamard_e2m1(const Tensor& values) {
+  const at::NoGradGuard no_grad;
+  const int64_t dim = values.size(-1);
+  Tensor hadamard = at::ones({1, 1}, values.options());
+  while (hadamard.size(0) < dim) {
+    hadamard = at::cat({at::cat({hadamard, hadamard}, 1), at::cat({hadamard, -hadamard}, 1)});
+  }
+  const Tensor mixed = at::matmul(values, hadamard) * (1.0 / std::sqrt(static_cast<double>(dim)));
+  return simulate_groups(round_bf16(mixed), 32, BlockFormat::e2m1);
+}
+
+}  // namespace kernels::reference
