@@ -131,8 +131,7 @@ bool on_panels(const Tensor& streams_TMD, const HcWeights& weights) {
   return on_cpu(streams_TMD) && weights.fn.packed() && streams_TMD.size(1) <= cpu::kMaxStreams;
 }
 
-cpu::HcPost post_of(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor& post_TM,
-                    const Tensor& comb_TMM) {
+cpu::HcPost post_of(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor& post_TM, const Tensor& comb_TMM) {
   return {data(output_TD),     data(streams_TMD),   data(post_TM),      data(comb_TMM),
           streams_TMD.size(0), streams_TMD.size(1), streams_TMD.size(2)};
 }
@@ -185,8 +184,8 @@ struct SinkhornSteps : torch::autograd::Function<SinkhornSteps> {
     const Tensor logits = context->get_saved_variables()[0], dcomb = gradients[0].contiguous();
     Tensor dlogits = at::empty_like(logits);
     cpu::sinkhorn_backward(
-        sinkhorn_of(logits, context->saved_data["iters"].toInt(), context->saved_data["eps"].toDouble()),
-        data(dcomb), dlogits.mutable_data_ptr<float>());
+        sinkhorn_of(logits, context->saved_data["iters"].toInt(), context->saved_data["eps"].toDouble()), data(dcomb),
+        dlogits.mutable_data_ptr<float>());
     return {dlogits, {}, {}};
   }
 };
@@ -216,8 +215,8 @@ Tensor hc_post(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor&
   const Tensor output = output_TD.contiguous(), streams = streams_TMD.contiguous();
   const Tensor post = post_TM.contiguous(), comb = comb_TMM.contiguous();
   const bool round_bf16 = rounding == Rounding::bf16;
-  if (at::GradMode::is_enabled() && (requires_grad(output) || requires_grad(streams) || requires_grad(post) ||
-                                     requires_grad(comb))) {
+  if (at::GradMode::is_enabled() &&
+      (requires_grad(output) || requires_grad(streams) || requires_grad(post) || requires_grad(comb))) {
     return Post::apply(output, streams, post, comb, round_bf16);
   }
   return run_post(post_of(output, streams, post, comb), round_bf16);

@@ -59,8 +59,7 @@ Tensor norm_and_turn(const Tensor& x, const Tensor& weight, const NormOptions& o
                      const RopeTable& table) {
   Tensor y = options.rows_per_token == 1 ? tensor::empty(x.sizes())
                                          : tensor::empty({x.size(0), options.rows_per_token, options.k});
-  const cpu::Turn turn =
-      turn_of(layout.position_T.data(), table.cos_PR, table.sin_PR, options.rows_per_token);
+  const cpu::Turn turn = turn_of(layout.position_T.data(), table.cos_PR, table.sin_PR, options.rows_per_token);
   cpu::rms_norm(rows_of(x, weight, options, turn), y.mutable_data_ptr<float>());
   return y;
 }
@@ -81,8 +80,7 @@ struct NormTurn : torch::autograd::Function<NormTurn> {
     const Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous();
     const NormOptions options{context->saved_data["k"].toInt(), context->saved_data["rows_per_token"].toInt(),
                               context->saved_data["eps"].toDouble(), false, false};
-    const cpu::Turn turn =
-        turn_of(saved[2].const_data_ptr<int32_t>(), saved[3], saved[4], options.rows_per_token);
+    const cpu::Turn turn = turn_of(saved[2].const_data_ptr<int32_t>(), saved[3], saved[4], options.rows_per_token);
     Tensor dx, dweight;
     if (context->needs_input_grad(0)) dx = at::empty_like(x);
     if (weight.defined() && context->needs_input_grad(1)) dweight = at::empty_like(weight);
@@ -133,7 +131,7 @@ void check(const Tensor& x, const Layout& layout, const RopeTable& table, int64_
             static_cast<int64_t>(layout.position_T.size()) == layout.num_tokens,
         "{} rows, {} tokens", x.size(0), layout.num_tokens);
   CHECK(table.cos_PR.dim() == 2 && table.cos_PR.sizes() == table.sin_PR.sizes() && table.cos_PR.is_contiguous() &&
-            table.sin_PR.is_contiguous() && table.cos_PR.scalar_type() == at::kFloat);
+        table.sin_PR.is_contiguous() && table.cos_PR.scalar_type() == at::kFloat);
   CHECK(k >= 1 && 2 * table.cos_PR.size(1) <= k, "{} pairs of {} dims", table.cos_PR.size(1), k);
   const auto highest = std::max_element(layout.position_T.begin(), layout.position_T.end());
   CHECK(layout.position_T.empty() || *highest < table.cos_PR.size(0), "position {} of {}", *highest,

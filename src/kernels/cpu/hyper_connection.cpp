@@ -1,5 +1,5 @@
-// hc_pre and Sinkhorn: a tile of tokens at a time, whose streams stay in the cache from the mix to the collection. Gates
-// run with the tokens of a tile in the lanes of vectors.
+// hc_pre and Sinkhorn: a tile of tokens at a time, whose streams stay in the cache from the mix to the collection.
+// Gates run with the tokens of a tile in the lanes of vectors.
 #include "kernels/cpu/hyper_connection.h"
 
 #include <cmath>

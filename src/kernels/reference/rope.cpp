@@ -16,9 +16,7 @@ Angles angles_of(const Tensor& x, const Layout& layout, const RopeTable& table) 
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape.front() = x.size(0);
   shape.back() = table.cos_PR.size(1);
-  const auto rows = [&](const Tensor& of_PR) {
-    return of_PR.to(x.options()).index_select(0, position_T).view(shape);
-  };
+  const auto rows = [&](const Tensor& of_PR) { return of_PR.to(x.options()).index_select(0, position_T).view(shape); };
   return {rows(table.cos_PR), rows(table.sin_PR)};
 }
 
@@ -45,9 +43,8 @@ Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& opti
   const Tensor rows = rotate(normed, layout, table, /*inverse=*/false, options.rounding);
   const int64_t turned = 2 * table.cos_PR.size(1), plain = x.size(-1) - turned;
   if (!options.simulate || plain == 0) return rows;
-  return at::cat({simulate_groups(rows.narrow(-1, 0, plain), 64, tensor::BlockFormat::e4m3),
-                  rows.narrow(-1, plain, turned)},
-                 -1);
+  return at::cat(
+      {simulate_groups(rows.narrow(-1, 0, plain), 64, tensor::BlockFormat::e4m3), rows.narrow(-1, plain, turned)}, -1);
 }
 
 }  // namespace kernels::reference

@@ -3,10 +3,6 @@
 
 #include <cmath>
 
-#include "tensor/formats/e2m1.h"
-#include "tensor/formats/e4m3.h"
-#include "tensor/formats/ue8m0.h"
-
 namespace kernels::reference {
 namespace {
 
@@ -21,24 +17,9 @@ struct RoundBf16 : torch::autograd::Function<RoundBf16> {
   static variable_list backward(AutogradContext*, variable_list gradients) { return gradients; }
 };
 
-Tensor on_grid(const Tensor& values, int64_t group, BlockFormat format) {
-  const int64_t columns = values.size(-1);
-  if (values.numel() == 0) return values.contiguous().clone();
-  const int64_t more = (columns + group - 1) / group * group - columns;
-  const Tensor wide = values.to(at::kFloat);
-  const Tensor groups = (more == 0 ? wide : at::constant_pad_nd(wide, {0, more})).unflatten(-1, {-1, group});
-  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(cpu::activation_floor(format));
-  const Tensor bytes = tensor::scale_bytes(amax, format);
-  const Tensor scaled = groups * tensor::ue8m0_reciprocal(bytes);
-  const Tensor codes = format == BlockFormat::e4m3 ? tensor::e4m3_decode(tensor::e4m3_encode(scaled))
-                                                   : tensor::e2m1_values(tensor::e2m1_codes(scaled));
-  const Tensor result = codes * tensor::ue8m0_decode(bytes);
-  return result.flatten(-2).slice(-1, 0, columns).contiguous().to(values.scalar_type());
-}
-
 struct SimulateGroups : torch::autograd::Function<SimulateGroups> {
   static Tensor forward(AutogradContext*, const Tensor& values, int64_t group, BlockFormat format) {
-    return on_grid(values, group, format);
+    return tensor::simulate_groups(values, group, format);
   }
   static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0], {}, {}}; }
 };
