@@ -14,7 +14,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <hwy/contrib/math/math-inl.h>
+#include "kernels/cpu/exp_inl.h"
+#include "kernels/cpu/round_inl.h"
 
 #ifndef FURLONG_KERNELS_CPU_COMPRESSOR_ROWS
 #define FURLONG_KERNELS_CPU_COMPRESSOR_ROWS
@@ -37,95 +38,68 @@ struct ChannelBlock {
 
 HWY_BEFORE_NAMESPACE();
 namespace kernels::cpu::HWY_NAMESPACE {
+namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Highway's makes 0 of NaN.
-template <class D>
-HWY_INLINE hn::Vec<D> exp_or_nan(D d, hn::Vec<D> x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> row_score(D d, const PooledRow& row, int64_t c) {
-  const auto score = hn::LoadU(d, row.score + c);
-  return row.ape == nullptr ? score : hn::Add(score, hn::LoadU(d, row.ape + c));
+template <class Access>
+HWY_INLINE V row_score(const PooledRow& row, int64_t c, const Access& access) {
+  const V score = access.load(row.score + c);
+  return row.ape == nullptr ? score : hn::Add(score, access.load(row.ape + c));
 }
 
 // Weights of the rows at channels c .. into block.weights (a vector a row); returns the weighted sum.
-template <class D>
-HWY_INLINE hn::Vec<D> pool_vector(D d, const ChannelBlock& block, int64_t c) {
-  constexpr int64_t kLanes = hn::MaxLanes(D());
+template <class Access>
+HWY_INLINE V pool_vector(const ChannelBlock& block, int64_t c, const Access& access) {
+  const D d;
   const std::vector<PooledRow>& rows = *block.rows;
-  float* const weights = block.weights;
-  auto highest = row_score(d, rows[0], c);
-  for (size_t r = 1; r < rows.size(); ++r) highest = hn::Max(highest, row_score(d, rows[r], c));
-  auto total = hn::Zero(d), sum = hn::Zero(d);
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const auto e = exp_or_nan(d, hn::Sub(row_score(d, rows[r], c), highest));
-    hn::StoreU(e, d, weights + static_cast<int64_t>(r) * kLanes);
+  V highest = row_score(rows[0], c, access);
+  for (size_t r = 1; r < rows.size(); ++r) highest = hn::Max(highest, row_score(rows[r], c, access));
+  V total = hn::Zero(d), sum = hn::Zero(d);
+  float* weights = block.weights;
+  for (const PooledRow& row : rows) {
+    const V e = exp_keeping_nan(d, hn::Sub(row_score(row, c, access), highest));
+    hn::StoreU(e, d, weights);
     total = hn::Add(total, e);
+    weights += kWidth;
   }
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const auto weight = hn::Div(hn::LoadU(d, weights + static_cast<int64_t>(r) * kLanes), total);
-    hn::StoreU(weight, d, weights + static_cast<int64_t>(r) * kLanes);
-    sum = hn::MulAdd(weight, hn::LoadU(d, rows[r].kv + c), sum);
+  weights = block.weights;
+  for (const PooledRow& row : rows) {
+    const V weight = hn::Div(hn::LoadU(d, weights), total);
+    hn::StoreU(weight, d, weights);
+    sum = hn::MulAdd(weight, access.load(row.kv + c), sum);
+    weights += kWidth;
   }
   return sum;
 }
 
-// body(d, c) for every vector of channels, then for single ones.
-template <class F>
-HWY_INLINE void for_channels(const ChannelBlock& block, const F& body) {
-  const hn::CappedTag<float, 16> d;
-  const hn::CappedTag<float, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
-  int64_t c = block.begin;
-  for (; c + lanes <= block.end; c += lanes) body(d, c);
-  for (; c < block.end; ++c) body(one, c);
-}
-
-// To nearest even; a NaN stays one.
-template <class D>
-HWY_INLINE hn::Vec<D> nearest_bf16(D d, hn::Vec<D> v) {
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = hn::BitCast(du, v);
-  const auto even = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::And(hn::Add(bits, hn::Add(hn::Set(du, 0x7fffu), even)), hn::Set(du, 0xffff0000u));
-  return hn::IfThenElse(hn::IsNaN(v), v, hn::BitCast(d, rounded));
-}
-
 void PoolChannels(const ChannelBlock& block, bool round_bf16, float* out) {
-  for_channels(block, [&](auto d, int64_t c) HWY_ATTR {
-    const auto sum = pool_vector(d, block, c);
-    hn::StoreU(round_bf16 ? nearest_bf16(d, sum) : sum, d, out + c);
+  each_vector(block.end - block.begin, [&](int64_t i, auto access) HWY_ATTR {
+    const V sum = pool_vector(block, block.begin + i, access);
+    access.store(round_bf16 ? round_to_bf16(sum) : sum, out + block.begin + i);
   });
 }
 
 // Spec 4.5: dkv = w * dy, dscore = w * dy * (kv - y).
 void PoolChannelsBackward(const ChannelBlock& block, const float* dout) {
-  for_channels(block, [&](auto d, int64_t c) HWY_ATTR {
-    constexpr int64_t kLanes = hn::MaxLanes(d);
-    const auto pooled = pool_vector(d, block, c), dy = hn::LoadU(d, dout + c);
+  each_vector(block.end - block.begin, [&](int64_t i, auto access) HWY_ATTR {
+    const int64_t c = block.begin + i;
+    const V pooled = pool_vector(block, c, access), dy = access.load(dout + c);
     const float* weights = block.weights;
     for (const PooledRow& row : *block.rows) {
-      const auto share = hn::Mul(hn::LoadU(d, weights), dy);
-      hn::StoreU(share, d, row.dkv + c);
-      hn::StoreU(hn::Mul(share, hn::Sub(hn::LoadU(d, row.kv + c), pooled)), d, row.dscore + c);
-      weights += kLanes;
+      const V share = hn::Mul(hn::LoadU(D(), weights), dy);
+      access.store(share, row.dkv + c);
+      access.store(hn::Mul(share, hn::Sub(access.load(row.kv + c), pooled)), row.dscore + c);
+      weights += kWidth;
     }
   });
 }
 
 // out = a + b
 void AddRows(const float* a, const float* b, int64_t count, float* out) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::MaxLanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= count; c += lanes) hn::StoreU(hn::Add(hn::LoadU(d, a + c), hn::LoadU(d, b + c)), d, out + c);
-  for (; c < count; ++c) out[c] = a[c] + b[c];
+  each_vector(count, [&](int64_t c, auto access)
+                         HWY_ATTR { access.store(hn::Add(access.load(a + c), access.load(b + c)), out + c); });
 }
 
+}  // namespace
 }  // namespace kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

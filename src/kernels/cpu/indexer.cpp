@@ -19,6 +19,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kernels::cpu::HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -77,6 +78,7 @@ void WeighHeads(const float* dots, int64_t stride, int64_t count, const float* w
   }
 }
 
+}  // namespace
 }  // namespace kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -140,7 +142,7 @@ void score_slice(const ChoiceInput& input, int64_t first, int64_t count, int64_t
 // Larger for the better of two scores; ids break ties.
 uint64_t rank(float score, int64_t id) {
   uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);  // -0 + 0 = 0
-  if (std::isnan(score)) bits = 0xff800000u;                 // NaN: -infinity
+  if (std::isnan(score)) bits = 0xff800000u;              // NaN: -infinity
   bits = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<uint64_t>(bits) << 32 | (0xffffffffu - static_cast<uint32_t>(id));
 }

@@ -14,6 +14,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kernels::cpu::HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -248,6 +249,7 @@ void AddKeyGradients(const KeyGradients& g) {
   for (; k < g.dim; ++k) gradient_rows<1>(one, g, k);
 }
 
+}  // namespace
 }  // namespace kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
