@@ -66,20 +66,23 @@ std::optional<double> find(const Metrics& metrics, std::string_view name) {
 
 }  // namespace
 
-Actor::Actor(ActorSettings settings, model::Weights masters, int64_t valid_vocab)
+Actor::Actor(ActorSettings settings, model::Weights masters, std::span<const int32_t> ids_without_token)
     : settings_(checked(std::move(settings))),
-      profile_(model::Profile::parse(settings_.profile)),
+      profile_(settings_.precision()),
       masters_(masters.to(tensor::Device(settings_.device))),
-      vocab_(valid_vocab > 0 ? valid_vocab : masters_.config.vocab_size),
+      absent_V_(kernels::absent_mask({ids_without_token.begin(), ids_without_token.end()}, masters_.config.vocab_size,
+                                     masters_.embed.device())),
       optimizer_(settings_.optimizer.adamw),
       stop_rules_(settings_.stop) {
-  CHECK(vocab_ <= masters_.config.vocab_size);
   masters_.visit([&](const model::TensorInfo& info, Tensor& master) {
     master = master.detach().contiguous();
     if (info.learns) optimizer_.add(info.name, master, info.decays);
   });
   refresh_run_weights();
-  if (settings_.loss.needs_reference()) reference_ = model::run_weights(masters_, profile_);
+  if (settings_.loss.needs_reference()) {
+    reference_ = masters_.clone();
+    reference_run_ = model::RunWeights::frozen(*reference_, profile_);
+  }
 }
 
 void Actor::clear_gradients() {
@@ -89,14 +92,14 @@ void Actor::clear_gradients() {
 void Actor::refresh_run_weights() {
   leaves_.clear();
   run_ = {};  // the old ones go before the new ones come
-  run_ = model::run_weights(masters_, profile_);
-  run_.visit([&](const model::TensorInfo& info, Tensor& run) {
-    if (info.learns) leaves_.push_back(run.requires_grad_());
+  run_ = model::RunWeights::trainable(masters_, profile_);
+  run_.visit_leaves([&](const model::TensorInfo& info, Tensor& leaf) {
+    if (info.learns) leaves_.push_back(leaf.requires_grad_());
   });
 }
 
-Policy Actor::policy_of(const model::Weights& weights, double temperature, bool recompute) const {
-  return {weights, profile_, recompute, {temperature, vocab_, settings_.head_rows}};
+Policy Actor::policy_of(const model::RunWeights& weights, double temperature, bool recompute) const {
+  return {weights, profile_, recompute, settings_.routing_replay, {temperature, absent_V_, settings_.head_rows}};
 }
 
 std::vector<Actor::Minibatch> Actor::plan(std::vector<Sequence>& sequences, size_t num_groups) const {
@@ -128,22 +131,34 @@ void Actor::fill_log_probs(const Policy& policy, const std::vector<Microbatch>& 
   }
 }
 
-// The packs whose log-probs are needed before training starts: those of training itself, and with KL in the reward also
-// the masked answers, which take part in the statistics of their group.
-std::vector<Microbatch> Actor::packs_before(const std::vector<Minibatch>& minibatches,
-                                            const std::vector<Sequence>& sequences) const {
-  std::vector<Microbatch> packs;
-  if (!has_old_pass() && !reference_) return packs;
-  for (const Minibatch& minibatch : minibatches)
-    packs.insert(packs.end(), minibatch.packs.begin(), minibatch.packs.end());
-  if (settings_.loss.kl_reward_coef == 0) return packs;
-  std::vector<size_t> masked;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (!sequences[i].active && sequences[i].num_response() > 0) masked.push_back(i);
+// What needs a pass of its own for lp_old before training. Exact sequences have it from the rollout. With KL in the
+// reward masked answers need it too: they take part in the statistics of their group.
+std::vector<Microbatch> Actor::old_packs(const std::vector<Minibatch>& minibatches,
+                                         std::vector<Sequence>& sequences) const {
+  if (!has_old_pass()) return {};
+  for (Sequence& sequence : sequences) {
+    if (sequence.exact) sequence.lp_old = sequence.lp_rollout;
   }
-  for (Microbatch& pack : pack_sequences(sequences, masked, settings_.tokens_per_microbatch))
-    packs.push_back(std::move(pack));
-  return packs;
+  std::vector<size_t> chosen;
+  for (const Minibatch& minibatch : minibatches) {
+    for (const size_t i : minibatch.samples) {
+      const bool needed = sequences[i].active || settings_.loss.kl_reward_coef > 0;
+      if (needed && !sequences[i].exact && sequences[i].num_response() > 0) chosen.push_back(i);
+    }
+  }
+  return pack_sequences(sequences, chosen, settings_.tokens_per_microbatch);
+}
+
+std::vector<Microbatch> Actor::reference_packs(const std::vector<Minibatch>& minibatches,
+                                               const std::vector<Sequence>& sequences) const {
+  std::vector<size_t> chosen;
+  for (const Minibatch& minibatch : minibatches) {
+    for (const size_t i : minibatch.samples) {
+      const bool needed = sequences[i].active || settings_.loss.kl_reward_coef > 0;
+      if (reference_ && needed && sequences[i].num_response() > 0) chosen.push_back(i);
+    }
+  }
+  return pack_sequences(sequences, chosen, settings_.tokens_per_microbatch);
 }
 
 void Actor::accumulate(const Policy& policy, const Microbatch& pack, std::vector<Sequence>& sequences, StepSums& sums) {
@@ -168,7 +183,7 @@ void Actor::accumulate(const Policy& policy, const Microbatch& pack, std::vector
 
 Actor::Update Actor::apply_update() {
   std::vector<Tensor> grads;
-  for (const Tensor& leaf : leaves_) grads.push_back(leaf.grad());
+  for (const Tensor& leaf : leaves_) grads.push_back(leaf.grad());  // as the optimizer's tensors but for views
   Update update{global_norm(grads), learning_rate(settings_.optimizer.schedule, updates_), false};
   update.skipped = !std::isfinite(update.grad_norm);
   if (update.skipped) {
@@ -184,20 +199,22 @@ Actor::Update Actor::apply_update() {
 
 StepReport Actor::train(int64_t step, const TrainBatch& batch, const Progress& progress) {
   check_temperature(batch.temperature);
-  std::vector<Sequence> sequences = sequences_of(batch.groups, settings_.loss, vocab_);
+  const model::Config& config = masters_.config;
+  const int64_t experts = settings_.routing_replay ? config.num_hidden_layers * config.num_experts_per_tok : 0;
+  std::vector<Sequence> sequences =
+      sequences_of(batch.groups, settings_.loss, {config.vocab_size, batch.exact_version, experts});
   const std::vector<Minibatch> minibatches = plan(sequences, batch.groups.size());
-  const std::vector<Microbatch> before = packs_before(minibatches, sequences);
-  int64_t tokens = tokens_of(before) * ((has_old_pass() ? 1 : 0) + (reference_ ? 1 : 0));
+  const std::vector<Microbatch> old = old_packs(minibatches, sequences), reference = reference_packs(minibatches, sequences);
+  int64_t tokens = tokens_of(old) + tokens_of(reference);
   for (const Minibatch& minibatch : minibatches) tokens += settings_.epochs * tokens_of(minibatch.packs);
   Ticker ticker(progress, tokens);
   clear_gradients();  // of a call that was abandoned
 
   const double start_s = clock_.now_s();
-  if (has_old_pass()) {
-    fill_log_probs(policy_of(run_, batch.temperature, false), before, &Sequence::lp_old, sequences, ticker);
-  }
-  if (reference_) {
-    fill_log_probs(policy_of(*reference_, batch.temperature, false), before, &Sequence::lp_ref, sequences, ticker);
+  fill_log_probs(policy_of(run_, batch.temperature, false), old, &Sequence::lp_old, sequences, ticker);
+  if (reference_run_) {
+    fill_log_probs(policy_of(*reference_run_, batch.temperature, false), reference, &Sequence::lp_ref, sequences,
+                   ticker);
   }
   set_advantages(batch.groups, settings_.loss, sequences);
   const double train_s = clock_.now_s();
@@ -213,7 +230,7 @@ StepReport Actor::train(int64_t step, const TrainBatch& batch, const Progress& p
     }
   }
   StepReport report = report_of(step, batch, sequences, sums);
-  if (!before.empty()) put(report.metrics, metrics::kTimeLogProb, train_s - start_s);
+  if (!old.empty() || !reference.empty()) put(report.metrics, metrics::kTimeLogProb, train_s - start_s);
   put(report.metrics, metrics::kTimeTrain, clock_.now_s() - train_s);
   return report;
 }
@@ -235,7 +252,7 @@ StepReport Actor::report_of(int64_t step, const TrainBatch& batch, const std::ve
 
 StepReport Actor::train_sft(int64_t step, std::span<const SftExample> examples, const Progress& progress) {
   StepReport report;
-  const std::vector<Sequence> sequences = sequences_of(examples, vocab_);
+  const std::vector<Sequence> sequences = sequences_of(examples, masters_.config.vocab_size);
   if (sequences.empty()) return report;
   const std::vector<Microbatch> packs =
       pack_sequences(sequences, active_ones(sequences), settings_.tokens_per_microbatch);
@@ -263,7 +280,7 @@ StepReport Actor::train_sft(int64_t step, std::span<const SftExample> examples, 
 
 std::vector<Scored> Actor::score(std::span<const ScoreRequest> requests, double temperature) const {
   check_temperature(temperature);
-  std::vector<Sequence> sequences = sequences_of(requests, vocab_);
+  std::vector<Sequence> sequences = sequences_of(requests, masters_.config.vocab_size);
   at::NoGradGuard no_grad;
   for (const Microbatch& pack : pack_sequences(sequences, active_ones(sequences), settings_.tokens_per_microbatch)) {
     const PolicyOutput values = policy_log_probs(policy_of(run_, temperature, false), sequences, pack);

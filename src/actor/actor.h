@@ -2,9 +2,10 @@
 // demonstrations. One step: advantages -> packing by a token budget -> log-probs -> loss -> gradients, accumulated in
 // f32 over microbatches -> one global norm -> AdamW on the masters.
 //
-// The forward pass runs on the run weights of the actor's profile (model::run_weights); their gradients are passed
+// The forward pass runs on the run weights of the actor's profile (model::RunWeights); their gradients are passed
 // straight through to the masters. The old policy's log-probs are those of the step's first weights: with one update
-// per step they are the new ones without gradient, else a forward pass of their own. All calls from one thread at a
+// per step they are the new ones without gradient; else, where the rollout's are exact, those; else a forward pass of
+// their own. All calls from one thread at a
 // time. The same calls on the same state give the same weights to the bit (same machine and number of threads).
 #pragma once
 #include <functional>
@@ -30,6 +31,8 @@ using Progress = std::function<void(int64_t done, int64_t total)>;
 struct TrainBatch {
   std::span<const data::Group> groups;  // complete, scored; groups dropped by dynamic sampling are not in it
   double temperature = 1;               // that the answers were sampled at
+  // Version of the actor's weights, when the engine computes log-probs as this actor does, to the bit (same profile).
+  std::optional<int64_t> exact_version;
 };
 
 struct StepReport {
@@ -50,10 +53,9 @@ struct ActorState {
 
 class Actor {
  public:
-  // masters: f32, the caller hands them over; they are moved to settings.device. valid_vocab: ids from there on have no
-  // token (decisions 8); 0: the config's vocab_size. Keeps a frozen copy of the start weights when the loss needs a
+  // masters: f32, the caller hands them over; they are moved to settings.device. ids_without_token: decisions 8. Keeps a frozen copy of the start weights when the loss needs a
   // reference policy. Errors: invalid_argument for settings that contradict each other.
-  Actor(ActorSettings settings, model::Weights masters, int64_t valid_vocab = 0);
+  Actor(ActorSettings settings, model::Weights masters, std::span<const int32_t> ids_without_token = {});
 
   // One step of reinforcement learning; step names it in messages. Errors: invalid_argument for a temperature that is
   // not above 0, and for samples that sequence.h refuses; nothing has changed then.
@@ -91,10 +93,11 @@ class Actor {
 
   void refresh_run_weights();
   void clear_gradients();
-  Policy policy_of(const model::Weights& weights, double temperature, bool recompute) const;
+  Policy policy_of(const model::RunWeights& weights, double temperature, bool recompute) const;
   std::vector<Minibatch> plan(std::vector<Sequence>& sequences, size_t num_groups) const;
-  std::vector<Microbatch> packs_before(const std::vector<Minibatch>& minibatches,
-                                       const std::vector<Sequence>& sequences) const;
+  std::vector<Microbatch> old_packs(const std::vector<Minibatch>& minibatches, std::vector<Sequence>& sequences) const;
+  std::vector<Microbatch> reference_packs(const std::vector<Minibatch>& minibatches,
+                                          const std::vector<Sequence>& sequences) const;
   void fill_log_probs(const Policy& policy, const std::vector<Microbatch>& packs, TokenField field,
                       std::vector<Sequence>& sequences, Ticker& ticker) const;
   void accumulate(const Policy& policy, const Microbatch& pack, std::vector<Sequence>& sequences, StepSums& sums);
@@ -107,10 +110,11 @@ class Actor {
   ActorSettings settings_;
   model::Profile profile_;
   model::Weights masters_;
-  int64_t vocab_;
-  model::Weights run_;                       // leaves of the graph where they learn
-  std::vector<Tensor> leaves_;               // tensors of run_ that learn, in order of the optimizer
-  std::optional<model::Weights> reference_;  // run weights
+  Tensor absent_V_;
+  model::RunWeights run_;
+  std::vector<Tensor> leaves_;               // of the graph: what of run_ learns, in order of the optimizer
+  std::optional<model::Weights> reference_;  // published values of the start weights
+  std::optional<model::RunWeights> reference_run_;
   AdamW optimizer_;
   StopRules stop_rules_;
   int64_t updates_ = 0;

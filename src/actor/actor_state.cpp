@@ -88,7 +88,10 @@ void Actor::load_state(const ActorState& state, const std::string& where) {
     base::fail(base::Code::corruption, "{}: actor state: {}", where, error.what());
   }
   copy_weights(masters, masters_);
-  if (reference_) copy_weights(reference, *reference_);
+  if (reference_) {
+    copy_weights(reference, *reference_);
+    reference_run_ = model::RunWeights::frozen(*reference_, profile_);
+  }
   optimizer_ = std::move(optimizer);  // shares the masters
   stop_rules_ = std::move(stop_rules);
   updates_ = updates;

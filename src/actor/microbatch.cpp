@@ -1,6 +1,8 @@
 // Packing, the forward pass over a pack, and columns of per-token values.
 #include "actor/microbatch.h"
 
+#include <algorithm>
+
 #include "data/packing.h"
 
 namespace actor {
@@ -18,10 +20,36 @@ std::vector<Microbatch> pack_sequences(std::span<const Sequence> sequences, cons
   return microbatches;
 }
 
+namespace {
+
+// From [position][layer][expert] of each sequence to [T, expert] of each layer. The indexer chooses as always.
+model::Choices recorded_choices(const model::Config& config, std::span<const Sequence> sequences,
+                                const Microbatch& microbatch, tensor::Device device) {
+  const int64_t layers = config.num_hidden_layers, per_token = config.num_experts_per_tok;
+  model::Choices choices;
+  choices.experts = model::Choices::Mode::replay;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    Tensor chosen_TA = at::empty({microbatch.num_tokens, per_token}, at::kInt);
+    int32_t* out = chosen_TA.mutable_data_ptr<int32_t>();
+    for (const size_t i : microbatch.members) {
+      const std::span<const uint16_t> experts = sequences[i].experts;
+      CHECK(static_cast<int64_t>(experts.size()) == sequences[i].num_inputs() * layers * per_token);
+      for (int64_t t = 0; t < sequences[i].num_inputs(); ++t) {
+        out = std::copy_n(experts.begin() + (t * layers + layer) * per_token, per_token, out);
+      }
+    }
+    choices.experts_TA.push_back(chosen_TA.to(device));
+  }
+  return choices;
+}
+
+}  // namespace
+
 PolicyOutput policy_log_probs(const Policy& policy, std::span<const Sequence> sequences, const Microbatch& microbatch) {
   const tensor::Device device = policy.weights.embed.device();
   std::vector<model::Span> spans;
   std::vector<int64_t> ids, rows, targets;
+  int64_t longest = 1;
   for (const size_t i : microbatch.members) {
     const Sequence& sequence = sequences[i];
     CHECK(sequence.prompt_len >= 1 && sequence.num_response() >= 1);
@@ -30,17 +58,27 @@ PolicyOutput policy_log_probs(const Policy& policy, std::span<const Sequence> se
       targets.push_back(sequence.ids[static_cast<size_t>(sequence.prompt_len + t)]);
     }
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end() - 1);
-    spans.push_back({0, sequence.num_inputs(), 0});
+    spans.push_back({0, sequence.num_inputs()});
+    longest = std::max(longest, sequence.num_inputs());
   }
   const auto on_device = [&](const std::vector<int64_t>& values) { return at::tensor(values, at::kLong).to(device); };
-  auto layout =
-      std::make_unique<const model::Layout>(model::Layout::build(policy.weights.config, std::move(spans), 0, device));
-  const Tensor streams_TMD = model::forward_streams(
-      {policy.weights, policy.profile, *layout, on_device(ids), nullptr, nullptr, policy.recompute});
+  auto input = std::make_unique<PassInput>();
+  input->layout = model::make_layout(policy.weights.config, spans);
+  input->rope = model::RopeTables::make(policy.weights.config, longest, device);
+  const bool replay = policy.routing_replay && !sequences[microbatch.members.front()].experts.empty();
+  if (replay) input->choices = recorded_choices(policy.weights.config, sequences, microbatch, device);
+  const Tensor streams_TMD = model::forward_streams({.weights = policy.weights,
+                                                     .profile = policy.profile,
+                                                     .layout = input->layout,
+                                                     .rope = input->rope,
+                                                     .ids_T = on_device(ids),
+                                                     .choices = replay ? &input->choices : nullptr,
+                                                     .recompute = policy.recompute});
   const Tensor hidden_ND =
       model::final_hidden(policy.weights, policy.profile, streams_TMD.index_select(0, on_device(rows)));
-  const LogProbs values = chunked_log_probs(hidden_ND, policy.weights.head, on_device(targets), policy.head);
-  return {values.log_prob_N, values.entropy_N, std::move(layout)};
+  const kernels::LogProbs values =
+      kernels::chunked_log_probs(hidden_ND, policy.weights.head, on_device(targets), policy.head);
+  return {values.log_prob_N, values.entropy_N, std::move(input)};
 }
 
 Tensor token_column(std::span<const Sequence> sequences, const Microbatch& microbatch, TokenField field,

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "actor/log_prob.h"
 #include "actor/sequence.h"
+#include "kernels/log_prob.h"
 #include "model/transformer.h"
 
 namespace actor {
@@ -22,17 +22,25 @@ struct Microbatch {
 std::vector<Microbatch> pack_sequences(std::span<const Sequence> sequences, const std::vector<size_t>& chosen,
                                        int64_t token_budget);
 
-// A policy to compute log-probs with. The weights are in the form of model::run_weights and stay owned by the caller.
+// A policy to compute log-probs with. The weights stay owned by the caller.
 struct Policy {
-  const model::Weights& weights;
+  const model::RunWeights& weights;
   model::Profile profile;
   bool recompute = false;
-  LogProbOptions head;
+  bool routing_replay = false;  // with the experts of the sequences that have some
+  kernels::LogProbOptions head;
+};
+
+// What backward with recompute reads again: keep it until then.
+struct PassInput {
+  model::Layout layout;
+  model::RopeTables rope;
+  model::Choices choices;  // to be replayed
 };
 
 struct PolicyOutput {
-  Tensor log_prob_N, entropy_N;                 // of each response token, on the device of the weights
-  std::unique_ptr<const model::Layout> layout;  // backward with recompute reads it: keep it until then
+  Tensor log_prob_N, entropy_N;  // of each response token, on the device of the weights
+  std::unique_ptr<PassInput> input;
 };
 
 // With gradient when gradients are on.

@@ -1,6 +1,7 @@
 // From groups to sequences with advantages.
 #include "actor/sequence.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "actor/advantage.h"
@@ -25,14 +26,19 @@ void check_ids(std::span<const int32_t> ids, int64_t vocab, const std::string& w
   }
 }
 
+bool written_by(const data::Sample& sample, std::optional<int64_t> version) {
+  return version && std::all_of(sample.versions.begin(), sample.versions.end(),
+                                [&](int64_t wrote) { return wrote == *version; });
+}
+
 Sequence sequence_of(const data::Group& group, const data::Sample& sample, const LossSettings& settings,
-                     int64_t vocab) {
+                     const SequenceOptions& options) {
   const std::string what = fmt::format("group {}, sample {}", group.id, sample.index);
   if (group.problem.prompt_ids.empty()) {
     fail(Code::invalid_argument, "{}: the prompt has no tokens; the first response token needs one before it", what);
   }
-  check_ids(group.problem.prompt_ids, vocab, what + ", prompt");
-  check_ids(sample.response_ids, vocab, what + ", response");
+  check_ids(group.problem.prompt_ids, options.vocab, what + ", prompt");
+  check_ids(sample.response_ids, options.vocab, what + ", response");
   if (sample.log_probs.size() != sample.response_ids.size()) {
     fail(Code::invalid_argument, "{}: {} log-probs for {} response tokens; there must be one each", what,
          sample.log_probs.size(), sample.response_ids.size());
@@ -45,9 +51,17 @@ Sequence sequence_of(const data::Group& group, const data::Sample& sample, const
   sequence.ids.insert(sequence.ids.end(), sample.response_ids.begin(), sample.response_ids.end());
   sequence.prompt_len = static_cast<int64_t>(group.problem.prompt_ids.size());
   sequence.lp_rollout = sample.log_probs;
+  sequence.exact = written_by(sample, options.exact_version);
+  sequence.experts = sample.experts;
   const bool masked =
       sample.finish == data::FinishReason::length && parse_truncated(settings.truncated) == Truncated::mask;
   sequence.active = !masked && !sample.response_ids.empty();
+  const int64_t wanted = sequence.active ? sequence.num_inputs() * options.experts_per_token : 0;
+  if (wanted > 0 && static_cast<int64_t>(sample.experts.size()) != wanted) {
+    fail(Code::invalid_argument,
+         "{}: {} recorded experts, but routing replay needs {} for {} tokens; have the rollout engine record them", what,
+         sample.experts.size(), wanted, sequence.num_inputs());
+  }
   return sequence;
 }
 
@@ -67,11 +81,12 @@ double score_with_kl(double reward, const Sequence& sequence, const LossSettings
 
 }  // namespace
 
-std::vector<Sequence> sequences_of(std::span<const data::Group> groups, const LossSettings& settings, int64_t vocab) {
+std::vector<Sequence> sequences_of(std::span<const data::Group> groups, const LossSettings& settings,
+                                   const SequenceOptions& options) {
   std::vector<Sequence> sequences;
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const data::Sample& sample : groups[g].samples) {
-      sequences.push_back(sequence_of(groups[g], sample, settings, vocab));
+      sequences.push_back(sequence_of(groups[g], sample, settings, options));
       sequences.back().group = g;
     }
   }

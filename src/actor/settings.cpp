@@ -4,10 +4,16 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/profile.h"
 #include "tensor/tensor.h"
 
 namespace actor {
+
+model::Profile ActorSettings::precision() const {
+  model::Profile precision = model::Profile::parse(profile);
+  precision.kv_sim = precision.kv_sim || simulate_kv;
+  precision.index_sim = precision.index_sim || simulate_index;
+  return precision;
+}
 
 void ActorSettings::check() const {
   model::Profile::parse(profile);

@@ -3,11 +3,15 @@
 #include "actor/loss/settings.h"
 #include "actor/optimizer/settings.h"
 #include "actor/stop_rules.h"
+#include "model/profile.h"
 
 namespace actor {
 
 struct ActorSettings {
   std::string profile = "bf16";
+  bool simulate_kv = false;
+  bool simulate_index = false;
+  bool routing_replay = false;
   std::string device = "cpu";
   int64_t tokens_per_microbatch = 8192;
   bool recompute = true;
@@ -21,6 +25,11 @@ struct ActorSettings {
   template <class V>
   void visit(V&& v) {
     v("profile", profile, "precision that the actor computes in", base::OneOf{"f32", "bf16", "fp8", "fp8_fp4"});
+    v("simulate_kv", simulate_kv,
+      "profiles f32 and bf16: put KV entries on the e4m3 grid, as an fp8 engine does (its profile does so anyway)");
+    v("simulate_index", simulate_index, "profiles f32 and bf16: put indexer queries and keys on the e2m1 grid likewise");
+    v("routing_replay", routing_replay,
+      "compute with the experts that the rollout engine chose for each token, instead of choosing again");
     v("device", device, "where the actor computes, as libtorch names it");
     v("tokens_per_microbatch", tokens_per_microbatch,
       "tokens packed into one forward and backward pass; a longer sample is a pass of its own",
@@ -35,6 +44,8 @@ struct ActorSettings {
     v("stop", stop, "when the run stops by itself", base::Resume::harmless);
   }
 
+  // The profile with the simulations asked for.
+  model::Profile precision() const;
   // Relations between fields. Error{invalid_argument} naming the settings to change.
   void check() const;
 };

@@ -1,6 +1,8 @@
 // The program: finds the subcommand, and turns what it throws into a message and an exit code.
 //   0 done, 1 an error, 2 not called as the usage says, 128 + signal stopped by it
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <cstdio>
 #include <string>
@@ -29,6 +31,16 @@ int dispatch(const std::string& name, const apps::Call& call) {
   throw apps::UsageError(fmt::format("furlong: there is no command \"{}\"", name));
 }
 
+// Kernels have threads of their own, which sleep when there is nothing to do (base/parallel.h); libtorch's spin. Freed
+// activations stay with the process: the next step asks for the same sizes again, and fresh pages cost more than the
+// arithmetic of a tiny model.
+void set_up_process() {
+  at::set_num_threads(1);
+  constexpr int kKeptBytes = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kKeptBytes);
+  mallopt(M_TRIM_THRESHOLD, kKeptBytes);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,6 +51,7 @@ int main(int argc, char** argv) {
   const std::string name = argv[1];
   try {
     base::set_up_log("info");
+    set_up_process();
     return dispatch(name, {argv[0], apps::Arguments(argv + 2, argv + argc)});
   } catch (const apps::UsageError& error) {
     fmt::print(stderr, "{}\n(--help says more)\n", error.what());

@@ -1,12 +1,11 @@
 // Opening of model folders.
 #include "apps/model_folder.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "checkpoint/load.h"
 #include "weight_sync/in_process.h"
 
@@ -46,13 +45,12 @@ std::unique_ptr<rollout::Engine> make_engine(const ModelFolder& model, const rol
 }
 
 std::unique_ptr<actor::Actor> make_actor(ModelFolder& model, const actor::ActorSettings& settings) {
-  const int64_t vocab = model.weights.config.vocab_size;
-  const int64_t valid = model.tokenizer ? std::min(model.tokenizer->vocab_size(), vocab) : vocab;
-  return std::make_unique<actor::Actor>(settings, std::move(model.weights), valid);
+  const std::vector<int32_t> absent = model.ids_without_token();
+  return std::make_unique<actor::Actor>(settings, std::move(model.weights), absent);
 }
 
 void set_threads(int64_t threads) {
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  if (threads > 0) base::set_num_threads(static_cast<int>(threads));
 }
 
 }  // namespace apps

@@ -65,6 +65,7 @@ std::optional<Collector::Groups> Collector::answered(int64_t first_id, int64_t c
   }
   order.num_samples = settings_.samples_per_prompt;
   order.sampling = settings_.sampling;
+  order.record_experts = parts_.record_experts;
   order.stop = stop;
   const auto asked = static_cast<int64_t>(ids.size()) * order.num_samples;
   order.progress = [&](int64_t answers, int64_t num_tokens) {

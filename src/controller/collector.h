@@ -55,6 +55,7 @@ struct CollectorParts {
   // The problem with this number, counted over epochs; valid until the next call.
   std::function<const data::Problem&(int64_t id)> problem;
   Generator* generator = nullptr;
+  bool record_experts = false;  // for routing replay
   // Fills rewards and notes of all samples. complete = false: stopped.
   std::function<rewards::ScoreTotals(std::span<data::Group> groups, const StopAsked& stop)> score;
   base::Clock clock;

@@ -28,6 +28,7 @@ class Controller {
 
   std::optional<Collected> collect();
   std::optional<actor::StepReport> train(Collected& collected);
+  std::optional<int64_t> exact_version() const;
   void publish();
   bool evaluate_if_due();
   void write(const Collected& collected, const actor::StepReport& report);

@@ -39,6 +39,7 @@ CollectorParts Controller::collector_parts() {
     return run_.inputs.problems[static_cast<size_t>(order_.row(id))];
   };
   parts.generator = &generator_;
+  parts.record_experts = run_.settings.actor.routing_replay;
   parts.score = judges_.scorer();
   return parts;
 }
@@ -76,7 +77,8 @@ std::optional<actor::StepReport> Controller::train(Collected& collected) {
   report::Console::Phase phase = run_.console.phase("train", 0, "tokens");
   const int64_t updates_before = actor_.updates();
   try {
-    return actor_.train(run_.progress.step + 1, {collected.groups, run_.settings.rollout.sampling.temperature},
+    return actor_.train(run_.progress.step + 1,
+                        {collected.groups, run_.settings.rollout.sampling.temperature, exact_version()},
                         [&](int64_t done, int64_t total) {
                           if (run_.stop() && actor_.updates() == updates_before) throw Stopped{};
                           phase.update(done, total);
@@ -85,6 +87,13 @@ std::optional<actor::StepReport> Controller::train(Collected& collected) {
     pipeline_.give_back(std::move(collected));
     return std::nullopt;
   }
+}
+
+// The engine computes what the actor computes, to the bit, when both have one profile and one device.
+std::optional<int64_t> Controller::exact_version() const {
+  const model::Profile engine = model::Profile::parse(run_.settings.rollout.engine.profile);
+  const bool same = engine == run_.settings.actor.precision() && actor_.masters().embed.device().is_cpu();
+  return same ? std::optional(run_.progress.step) : std::nullopt;
 }
 
 void Controller::publish() {

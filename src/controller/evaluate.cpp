@@ -1,10 +1,10 @@
 // Evaluation alone: weights, engine, reward workers; no actor.
-#include <ATen/Parallel.h>
 
 #include <fmt/format.h>
 
 #include <optional>
 
+#include "base/parallel.h"
 #include "controller/judges.h"
 #include "controller/start.h"
 #include "controller/train.h"
@@ -41,7 +41,7 @@ RunEnd evaluate(const RunSettings& settings, const StopAsked& stop) {
                "data.path");
   }
   settings.check_evaluation();
-  if (settings.run.threads > 0) at::set_num_threads(static_cast<int>(settings.run.threads));
+  if (settings.run.threads > 0) base::set_num_threads(static_cast<int>(settings.run.threads));
   const Inputs inputs = read_inputs(settings, Purpose::evaluation);
   report::Console console(settings.console);
   const std::vector<MemoryPart> parts = plan_run(settings, inputs, Purpose::evaluation);

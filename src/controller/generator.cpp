@@ -31,6 +31,7 @@ data::Sample to_sample(rollout::Output output, const data::Group& group) {
   sample.response_ids = std::move(output.response_ids);
   sample.log_probs = std::move(output.log_probs);
   sample.versions = std::move(output.versions);
+  sample.experts = std::move(output.experts);
   sample.response = std::move(output.text);
   sample.finish = rollout::finish_reason(output.ended);
   return sample;
@@ -44,6 +45,7 @@ void EngineGenerator::submit(const GenerateOrder& order, Pending& pending) {
     request.prompt_ids = question.problem->prompt_ids;
     request.sampling = order.sampling;
     request.num_samples = order.num_samples;
+    request.record_experts = order.record_experts;
     request.seeds = rollout::group_seeds(question.seed, order.num_samples);
     pending.group_of[engine_.submit(std::move(request))] = pending.groups.size();
     data::Group& group = pending.groups.emplace_back();

@@ -25,6 +25,7 @@ struct GenerateOrder {
   std::vector<Question> questions;
   int64_t num_samples = 1;
   rollout::SamplingParams sampling;
+  bool record_experts = false;
   StopAsked stop = [] { return false; };
   std::function<void(int64_t answered, int64_t num_tokens)> progress = [](int64_t, int64_t) {};
 };

@@ -64,7 +64,7 @@ std::unique_ptr<actor::Actor> make_actor(const RunSettings& settings, const Inpu
                                          const std::optional<Saved>& saved) {
   model::Weights weights = saved ? blank_weights(saved->config) : starting_weights(settings, inputs.config);
   auto made = std::make_unique<actor::Actor>(phase == Phase::warmup ? warmup_actor(settings) : settings.actor,
-                                             std::move(weights), inputs.valid_vocab);
+                                             std::move(weights), inputs.vocabulary().ids_without_token);
   if (saved) made->load_state(saved->actor, saved->where);
   return made;
 }
@@ -73,7 +73,7 @@ std::unique_ptr<actor::Actor> begin_learning(const RunSettings& settings, const 
                                              std::unique_ptr<actor::Actor> warmed_up) {
   model::Weights weights = warmed_up->masters();  // shares the tensors
   warmed_up.reset();
-  return std::make_unique<actor::Actor>(settings.actor, std::move(weights), inputs.valid_vocab);
+  return std::make_unique<actor::Actor>(settings.actor, std::move(weights), inputs.vocabulary().ids_without_token);
 }
 
 }  // namespace controller

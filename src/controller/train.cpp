@@ -1,10 +1,10 @@
 // The course of a run: checks, resume, warm-up, learning, the end.
 #include "controller/train.h"
 
-#include <ATen/Parallel.h>
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "checkpoint/save.h"
 #include "controller/controller.h"
 #include "controller/resume.h"
@@ -19,7 +19,7 @@ using base::Code;
 namespace {
 
 void set_threads(const RunSection& run) {
-  if (run.threads > 0) at::set_num_threads(static_cast<int>(run.threads));
+  if (run.threads > 0) base::set_num_threads(static_cast<int>(run.threads));
 }
 
 void check_fits(const RunSettings& settings, const Inputs& inputs, Purpose purpose, report::Console& console) {

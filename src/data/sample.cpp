@@ -61,7 +61,7 @@ Problem problem_from_json(const Json& json, const std::string& where) {
 Json to_json(const Sample& sample) {
   Json log_probs = Json::array();
   for (const float value : sample.log_probs) log_probs.push_back(number(static_cast<double>(value)));
-  return {{"group_id", sample.group_id},
+  Json json = {{"group_id", sample.group_id},
           {"index", sample.index},
           {"seed", sample.seed},
           {"response_ids", sample.response_ids},
@@ -71,6 +71,8 @@ Json to_json(const Sample& sample) {
           {"finish", to_string(sample.finish)},
           {"reward", number(sample.reward)},
           {"reward_note", sample.reward_note}};
+  if (!sample.experts.empty()) json["experts"] = sample.experts;
+  return json;
 }
 
 Sample sample_from_json(const Json& json, const std::string& where) {
@@ -86,6 +88,7 @@ Sample sample_from_json(const Json& json, const std::string& where) {
     sample.log_probs.push_back(static_cast<float>(number_from(value, where + ", log_probs")));
   }
   sample.versions = integers_from<int64_t>(json, "versions", where);
+  if (json.contains("experts")) sample.experts = integers_from<uint16_t>(json, "experts", where);
   sample.response = text_member(json, "response", where);
   sample.finish = finish_reason_from(text_member(json, "finish", where), where);
   sample.reward = number_from(member(json, "reward", where), where + ", reward");

@@ -31,7 +31,10 @@ struct Sample {
   std::vector<int32_t> response_ids;  // L, the stop token included
   std::vector<float> log_probs;       // L, natural log under the policy that sampled (decisions 7)
   std::vector<int64_t> versions;      // L, policy version whose weights wrote the token
-  std::string response;               // decoded text, without the stop token
+  // Empty, or of every token but the last (prompt, then response): the experts it went to, ascending, layer by layer.
+  // For routing replay.
+  std::vector<uint16_t> experts;
+  std::string response;  // decoded text, without the stop token
   FinishReason finish = FinishReason::stop;
   double reward = 0;
   std::string reward_note;  // why: what was extracted, or which failure value was used

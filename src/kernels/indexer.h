@@ -1,21 +1,28 @@
 // The lightning indexer's choice: which compressed entries a query attends to (spec 4.6).
 //
-//   score[t, n] = sum over heads, ascending, of weight[t, h] * relu(<q[t, h], k[n]>)
+//   score[t, n] = sum over heads, ascending, of round(scale * weight[t, h]) * relu(<q[t, h], k[n]>)
 //
-// f32, not rounded (decisions 18). The best topk visible entries, higher score first, then lower index; written in
+// f32, the score not rounded (decisions 18). The best topk visible entries, higher score first, then lower index; written in
 // ascending index. Exact; no gradient.
 //
 // Letters: T tokens, H index heads, I index_head_dim, B entries, A index_topk.
 #pragma once
 #include "kernels/layout.h"
+#include "kernels/rounding.h"
 
 namespace kernels {
 
 using tensor::Tensor;
 
-// query [T, H, I] and keys [B, I] as indexed by `entries` (rows of this pass, or of the cache), weights [T, H] -> int32
-// [T, A], -1 = none. keys undefined: all -1.
-Tensor choose_entries(const Tensor& query_THI, const Tensor& weight_TH, const Tensor& keys_BI, int64_t topk,
-                      const Layout& layout, const EntryLayout& entries);
+struct IndexerInput {
+  Tensor query_THI;
+  Tensor weight_TH;  // before the scale
+  Tensor keys_BI;    // rows of this pass, or all rows of the cache; undefined: there are none
+  double scale = 1;
+  Rounding rounding = Rounding::none;  // of the scaled weight
+};
+
+// -> int32 [T, A], ascending entry index, -1 = none.
+Tensor choose_entries(const IndexerInput& input, int64_t topk, const Layout& layout, const EntryLayout& entries);
 
 }  // namespace kernels

@@ -56,7 +56,7 @@ void Cache::fork(int64_t from, const std::vector<int64_t>& to) {
     for (Tensor* part : {&layer.window_SXK, &layer.main.kv_SPC, &layer.main.score_SPC, &layer.main.entries_SNK,
                          &layer.index.kv_SPC, &layer.index.score_SPC, &layer.index.entries_SNK}) {
       if (!part->defined()) continue;
-      const Tensor source = part->select(0, from).clone();
+      const Tensor source = part->select(0, from);
       for (const int64_t slot : to) part->select(0, slot).copy_(source);
     }
   }

@@ -8,12 +8,17 @@
 
 namespace model {
 
-// Letters: S slots, X sliding_window, N entries, K head_dim, I index_head_dim, P rows kept (ratio, twice that with
-// overlap), C channels
-struct CompressorState {
-  tensor::Tensor kv_SPC, score_SPC;  // f32; row = position mod P
-  tensor::Tensor entries_SNK;
-};
+// Letters: S slots, X sliding_window, K head_dim.
+#pragma once
+#include <vector>
+
+#include "kernels/compressor.h"
+#include "model/config.h"
+#include "tensor/tensor.h"
+
+namespace model {
+
+using kernels::CompressorState;
 
 struct LayerCache {
   tensor::Tensor window_SXK;    // row = position mod sliding_window

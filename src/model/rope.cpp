@@ -1,13 +1,11 @@
-// Frequencies, tables and the turn of pairs.
-#include "model/rope.h"
-
+// Frequencies and tables of rotary embedding.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "model/layout.h"
+
 namespace model {
-using tensor::Slice;
-using tensor::Tensor;
 
 std::vector<double> rope_frequencies(const Config& config, bool compress) {
   const int64_t dim = config.qk_rope_head_dim;
@@ -32,49 +30,18 @@ std::vector<double> rope_frequencies(const Config& config, bool compress) {
   return frequencies;
 }
 
-Rotation rotation(const Config& config, bool compress, const Tensor& position_N) {
-  const Tensor frequency =
-      at::tensor(rope_frequencies(config, compress), at::kDouble).to(position_N.device(), at::kFloat);
-  const Tensor angle = position_N.unsqueeze(1) * frequency;
-  return {angle.cos(), angle.sin()};
-}
-
 namespace {
 
-Tensor turned(const Tensor& values, const Tensor& cos, const Tensor& sin, bool inverse) {
-  const int64_t dim = 2 * cos.size(1);
-  std::vector<int64_t> shape(static_cast<size_t>(values.dim()), 1);
-  shape.front() = cos.size(0);
-  shape.back() = dim / 2;
-  const Tensor c = cos.view(shape), s = inverse ? sin.neg().view(shape) : sin.view(shape);
-  Tensor out = values.clone(at::MemoryFormat::Contiguous);
-  Tensor pairs = out.narrow(-1, out.size(-1) - dim, dim).unflatten(-1, {dim / 2, 2});
-  const Tensor even = values.slice(-1, values.size(-1) - dim, values.size(-1), 2);
-  const Tensor odd = values.slice(-1, values.size(-1) - dim + 1, values.size(-1), 2);
-  pairs.select(-1, 0).copy_(even * c - odd * s);
-  pairs.select(-1, 1).copy_(even * s + odd * c);
-  return out;
+RopeTable table_of(const Config& config, bool compress, int64_t positions, tensor::Device device) {
+  const tensor::Tensor frequency = at::tensor(rope_frequencies(config, compress), at::kDouble).to(at::kFloat);
+  const tensor::Tensor angle = at::arange(positions, at::kFloat).unsqueeze(1) * frequency;
+  return {angle.cos().to(device), angle.sin().to(device)};
 }
-
-class Rotate : public torch::autograd::Function<Rotate> {
- public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& values, const Tensor& cos,
-                        const Tensor& sin, bool inverse) {
-    context->save_for_backward({cos, sin});
-    context->saved_data["inverse"] = inverse;
-    return turned(values, cos, sin, inverse);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& grads) {
-    const auto saved = context->get_saved_variables();
-    return {turned(grads[0], saved[0], saved[1], !context->saved_data["inverse"].toBool()), {}, {}, {}};
-  }
-};
 
 }  // namespace
 
-Tensor rotate(const Tensor& values, const Rotation& rotation, bool inverse) {
-  return Rotate::apply(values, rotation.cos, rotation.sin, inverse);
+RopeTables RopeTables::make(const Config& config, int64_t positions, tensor::Device device) {
+  return {table_of(config, false, positions, device), table_of(config, true, positions, device)};
 }
 
 }  // namespace model

@@ -13,7 +13,6 @@
 
 #include "model/config.h"
 #include "model/profile.h"
-#include "tensor/formats/block_scale.h"
 #include "tensor/tensor.h"
 
 namespace model {
@@ -21,61 +20,82 @@ namespace model {
 using tensor::Device;
 using tensor::Tensor;
 
-struct HyperConnection {
-  Tensor fn;     // [(2+M)*M, M*D] f32; of the head [M, M*D]
+// Matrix is what products run on: a Tensor in the masters and in what is loaded, saved and published (Weights); packed
+// panels in the weights of a forward pass (RunWeights). Everything else is a Tensor in both.
+
+template <class Matrix>
+struct HyperConnectionOf {
+  Matrix fn;     // [(2+M)*M, M*D] f32; of the head [M, M*D]
   Tensor base;   // [(2+M)*M] f32; of the head [M]
   Tensor scale;  // [3] f32; of the head [1]
 };
 
-struct CompressorWeights {
+template <class Matrix>
+struct CompressorWeightsOf {
   Tensor ape;    // [W, C] f32
-  Tensor wkv;    // [C, D]
-  Tensor wgate;  // [C, D]
+  Matrix wkv;    // [C, D]
+  Matrix wgate;  // [C, D]
   Tensor norm;   // [K]
 };
 
-struct IndexerWeights {
-  Tensor wq_b;          // [J*I, R]
-  Tensor weights_proj;  // [J, D]
-  CompressorWeights compressor;
+template <class Matrix>
+struct IndexerWeightsOf {
+  Matrix wq_b;          // [J*I, R]
+  Matrix weights_proj;  // [J, D]
+  CompressorWeightsOf<Matrix> compressor;
 };
 
-struct AttentionWeights {
-  Tensor wq_a;                                  // [R, D]
-  Tensor q_norm;                                // [R]
-  Tensor wq_b;                                  // [H*K, R]
-  Tensor wkv;                                   // [K, D]
-  Tensor kv_norm;                               // [K]
-  Tensor wo_a;                                  // [G*O, H*K/G]
-  Tensor wo_b;                                  // [D, G*O]
-  Tensor attn_sink;                             // [H] f32
-  std::optional<CompressorWeights> compressor;  // csa and hca layers
-  std::optional<IndexerWeights> indexer;        // csa layers
+template <class Matrix>
+struct AttentionWeightsOf {
+  Matrix wq_a;                                            // [R, D]
+  Tensor q_norm;                                          // [R]
+  Matrix wq_b;                                            // [H*K, R]
+  Matrix wkv;                                             // [K, D]
+  Tensor kv_norm;                                         // [K]
+  Matrix wo_a;                                            // [G*O, H*K/G]; packed: a stack [G, O, H*K/G]
+  Matrix wo_b;                                            // [D, G*O]
+  Tensor attn_sink;                                       // [H] f32
+  std::optional<CompressorWeightsOf<Matrix>> compressor;  // csa and hca layers
+  std::optional<IndexerWeightsOf<Matrix>> indexer;        // csa layers
 };
 
 // Experts are stacked in memory; each is its own tensor in files and on the wire (ffn.experts.{e}.w1.weight).
-struct MoeWeights {
-  Tensor gate;                  // [E, D]
+template <class Matrix>
+struct MoeWeightsOf {
+  Matrix gate;                  // [E, D]
   Tensor bias;                  // [E] f32; undefined in hash layers
   Tensor tid2eid;               // [V, A] int64; undefined in score-routed layers
-  Tensor w1, w3;                // [E, F, D] gate and up projections
-  Tensor w2;                    // [E, D, F] down projection
-  Tensor shared_w1, shared_w3;  // [F, D]
-  Tensor shared_w2;             // [D, F]
+  Matrix w1, w3;                // [E, F, D] gate and up projections
+  Matrix w2;                    // [E, D, F] down projection
+  Matrix shared_w1, shared_w3;  // [F, D]
+  Matrix shared_w2;             // [D, F]
 };
 
-struct BlockWeights {
-  HyperConnection hc_attn, hc_ffn;
+template <class Matrix>
+struct BlockWeightsOf {
+  HyperConnectionOf<Matrix> hc_attn, hc_ffn;
   Tensor attn_norm, ffn_norm;  // [D]
-  AttentionWeights attn;
-  MoeWeights ffn;
+  AttentionWeightsOf<Matrix> attn;
+  MoeWeightsOf<Matrix> ffn;
 };
 
-struct MtpWeights {
-  BlockWeights block;
-  Tensor e_proj, h_proj;      // [D, D]
+template <class Matrix>
+struct MtpWeightsOf {
+  BlockWeightsOf<Matrix> block;
+  Matrix e_proj, h_proj;      // [D, D]
   Tensor enorm, hnorm, norm;  // [D]
-  HyperConnection hc_head;
+  HyperConnectionOf<Matrix> hc_head;
+};
+
+template <class Matrix>
+struct TopWeightsOf {
+  Config config;
+  Tensor embed;  // [V, D]
+  Matrix head;   // [V, D]
+  Tensor norm;   // [D]
+  HyperConnectionOf<Matrix> hc_head;
+  std::vector<BlockWeightsOf<Matrix>> layers;
+  std::optional<MtpWeightsOf<Matrix>> mtp;
 };
 
 // How the published checkpoint stores a tensor (spec 6.2).
@@ -92,21 +112,14 @@ struct TensorInfo {
   bool learns = true;   // updated by the optimizer (not: gate, bias, tid2eid, indexer; decisions 11)
   bool decays = false;  // weight decay applies: matrices that learn, mHC parameters and ape excepted
   int64_t stack = 0;    // > 0: that many experts stacked along a leading dim
+  int64_t groups = 0;   // > 0 (wo_a): the rows are this many matrices, multiplied with unquantised inputs (decisions 2)
 
   // The value that is published from a master: bf16 unless the tensor is stored f32 (decisions 4).
   bool published_f32() const { return stored_as == StoredAs::f32; }
   bool is_quantised() const { return stored_as == StoredAs::e4m3_128x128 || stored_as == StoredAs::e2m1_1x32; }
 };
 
-struct Weights {
-  Config config;
-  Tensor embed;  // [V, D]
-  Tensor head;   // [V, D]
-  Tensor norm;   // [D]
-  HyperConnection hc_head;
-  std::vector<BlockWeights> layers;
-  std::optional<MtpWeights> mtp;
-
+struct Weights : TopWeightsOf<Tensor> {
   // Each tensor of the struct once, in the order of the layers; experts as stacks.
   void visit(const std::function<void(const TensorInfo&, Tensor&)>& see);
   void visit(const std::function<void(const TensorInfo&, const Tensor&)>& see) const;
@@ -128,15 +141,5 @@ struct Weights {
 // The value of a parameter as it is published: bf16 for tensors stored in bf16 or below, f32 otherwise, int64 for
 // tid2eid.
 Tensor published_value(const TensorInfo& info, const Tensor& master);
-
-// How a profile stores a tensor in blocks; nullopt where it does not quantise it.
-std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Profile& profile);
-
-// What the profile computes with: the published value, then (profile fp8) quantised as the profile stores it and
-// dequantised exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.
-Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile& profile);
-
-// run_value of every tensor of masters.
-Weights run_weights(const Weights& masters, const Profile& profile);
 
 }  // namespace model

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/rng.h"
+#include "kernels/log_prob.h"
 
 namespace rollout {
 namespace {
@@ -62,14 +63,12 @@ Engine::Engine(const model::Config& config, const EngineSettings& settings, Voca
                  after_update();
                }),
       cache_(config, settings.num_slots, settings.max_context, device),
+      rope_(model::RopeTables::make(config, settings.max_context, device)),
       scheduler_(limits_of(settings)) {
-  std::vector<int64_t> absent;
   for (const int32_t id : vocabulary_.ids_without_token) {
-    if (id < 0 || id >= config.vocab_size) continue;
-    has_token_[static_cast<size_t>(id)] = false;
-    absent.push_back(id);
+    if (id >= 0 && id < config.vocab_size) has_token_[static_cast<size_t>(id)] = false;
   }
-  if (!absent.empty()) absent_ids_ = at::tensor(absent, at::kLong).to(device);
+  absent_V_ = kernels::absent_mask(vocabulary_.ids_without_token, config.vocab_size, device);
   publish_health();
 }
 

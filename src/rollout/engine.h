@@ -1,8 +1,8 @@
 // The rollout engine inside this process: requests in, answers out, one forward pass over the whole batch per step.
 //
 // Every token carries the version of the weights that wrote it. Before the first commit to weights() requests wait. A
-// pass over the batch gives each sequence what it would get alone, up to the rounding of matrix products (1e-5 in f32);
-// what is drawn from given logits depends on the request's seed and the position only.
+// pass over the batch gives each sequence what it would get alone, to the bit: tokens and log-probs do not depend on the
+// other requests, on chunks, slots or threads, and re-scoring gives the log-probs that generation reported.
 //
 // Threads: any thread may call any function; step, pause and a commit of new weights exclude each other and are served
 // in order of arrival, so a commit takes effect between two steps. health() never waits for a step. One thread calls
@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "rollout/settings.h"
 #include "rollout/stop_text.h"
 #include "rollout/turn_lock.h"
+#include "tensor/recycle.h"
 
 namespace rollout {
 
@@ -93,11 +95,17 @@ class Engine {
   struct RowUse {
     int64_t row = 0, sequence = 0;
     int32_t scored = -1;
+    int64_t computed_by = 0;  // sequence whose token the row is: the leader's, for members that wait for a fork
   };
+  // One pass; its memory is used again by the next.
   struct Batch {
     std::vector<model::Span> spans;
+    std::vector<int64_t> sequences;  // of each span
+    bool record_experts = false;     // of any of them
     std::vector<int64_t> ids, rows;  // rows: tokens of the pass whose logits are wanted
     std::vector<RowUse> uses;        // by row
+    std::vector<std::optional<Draw>> results;  // of each use
+    model::Layout layout;
   };
 
   void check(const Request& request) const;
@@ -105,12 +113,15 @@ class Engine {
   void take_inbox();
   void admit(int64_t id, Request request);
   void run_pass();
-  Batch make_batch(const StepPlan& plan);
-  void add_uses(const Chunk& chunk, Batch& batch);
-  Tensor forward(const Batch& batch);
-  std::vector<std::optional<Draw>> read_logits(const Batch& batch, const Tensor& streams_TMD);
-  void read_rows(const Batch& batch, const Tensor& logits_RV, int64_t first_row, std::pair<size_t, size_t> uses,
-                 std::vector<std::optional<Draw>>& results) const;
+  void apply(const Fork& fork);
+  int64_t experts_per_position() const;
+  void make_batch(const StepPlan& plan);
+  void add_uses(const Chunk& chunk);
+  Tensor forward();
+  void record_experts();
+  Tensor device_ids(std::span<const int64_t> ids) const;
+  void read_logits(const Tensor& streams_TMD);
+  void read_rows(const Tensor& logits_RV, int64_t first_row, std::pair<size_t, size_t> uses);
   void accept(const RowUse& use, const std::optional<Draw>& result);
   void accept_token(int64_t sequence, const Draw& draw);
   std::optional<Ended> end_of(Answer& answer);
@@ -125,7 +136,7 @@ class Engine {
   const Vocabulary vocabulary_;
   const tensor::Device device_;
   std::vector<bool> has_token_;  // by id
-  Tensor absent_ids_;            // undefined if every id has a token
+  Tensor absent_V_;              // bool; undefined if every id has a token
 
   std::mutex inbox_mutex_;
   std::vector<std::pair<int64_t, Request>> submitted_;
@@ -136,6 +147,10 @@ class Engine {
   TurnLock turn_;  // everything below, and swapping the weights
   EngineWeights weights_;
   model::Cache cache_;
+  const model::RopeTables rope_;
+  tensor::Recycler recycler_;  // results of the kernels of a pass
+  Batch batch_;
+  model::Choices choices_;
   Scheduler scheduler_;
   std::optional<PauseMode> paused_;
   std::unordered_map<int64_t, Answer> answers_;                  // by sequence

@@ -1,101 +1,147 @@
 // One step: plan, forward pass, draws, and which answers end.
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <limits>
 
+#include "base/parallel.h"
 #include "data/utf8.h"
+#include "kernels/log_prob.h"
 #include "rollout/engine.h"
+#include "rollout/expert_record.h"
 #include "rollout/memory_plan.h"
 
 namespace rollout {
 
 void Engine::run_pass() {
   const at::NoGradGuard no_grad;
+  const tensor::RecycleScope recycle(recycler_);
   const StepPlan plan = scheduler_.plan();
-  for (const Fork& fork : plan.forks) cache_.fork(fork.from, fork.to);
-  const Batch batch = make_batch(plan);
-  const Tensor streams_TMD = forward(batch);
-  const std::vector<std::optional<Draw>> results = read_logits(batch, streams_TMD);
-  for (size_t i = 0; i < results.size(); ++i) accept(batch.uses[i], results[i]);
+  for (const Fork& fork : plan.forks) apply(fork);
+  make_batch(plan);
+  const Tensor streams_TMD = forward();
+  if (batch_.record_experts) record_experts();
+  read_logits(streams_TMD);
+  for (size_t i = 0; i < batch_.uses.size(); ++i) accept(batch_.uses[i], batch_.results[i]);
+  recycler_.sweep();
   ++counters_.num_steps;
 }
 
-Engine::Batch Engine::make_batch(const StepPlan& plan) {
-  Batch batch;
-  for (const Chunk& chunk : plan.chunks) {
-    batch.spans.push_back({chunk.start, chunk.count, chunk.slot});
-    const Answer& answer = answers_.at(chunk.sequence);
-    for (int64_t i = 0; i < chunk.count; ++i) batch.ids.push_back(answer.token(chunk.start + i));
-    counters_.num_computed_tokens += chunk.count;
-    add_uses(chunk, batch);
+void Engine::apply(const Fork& fork) {
+  cache_.fork(fork.from, fork.to);
+  const Answer& source = answers_.at(fork.source);
+  if (!source.request->record_experts) return;
+  for (const int64_t target : fork.targets) {
+    share_experts(source.output.experts, fork.num_tokens, experts_per_position(), answers_.at(target).output.experts);
   }
-  return batch;
 }
 
-// The chunk's tokens are the last of batch.ids.
-void Engine::add_uses(const Chunk& chunk, Batch& batch) {
-  const auto end = static_cast<int64_t>(batch.ids.size());
+int64_t Engine::experts_per_position() const { return config_.num_hidden_layers * config_.num_experts_per_tok; }
+
+void Engine::record_experts() {
+  for (size_t s = 0; s < batch_.sequences.size(); ++s) {
+    Answer& answer = answers_.at(batch_.sequences[s]);
+    if (answer.request->record_experts)
+      rollout::record_experts(choices_, batch_.layout.spans[s], answer.output.experts);
+  }
+  for (const RowUse& use : batch_.uses) {  // a member may end with its first token, before it is forked
+    if (use.sequence == use.computed_by || !answers_.at(use.sequence).request->record_experts) continue;
+    const Answer& leader = answers_.at(use.computed_by);
+    share_experts(leader.output.experts, static_cast<int64_t>(leader.request->prompt_ids.size()),
+                  experts_per_position(), answers_.at(use.sequence).output.experts);
+  }
+}
+
+void Engine::make_batch(const StepPlan& plan) {
+  batch_.spans.clear();
+  batch_.sequences.clear();
+  batch_.record_experts = false;
+  batch_.ids.clear();
+  batch_.rows.clear();
+  batch_.uses.clear();
+  for (const Chunk& chunk : plan.chunks) {
+    batch_.spans.push_back({chunk.start, chunk.count, chunk.slot});
+    batch_.sequences.push_back(chunk.sequence);
+    const Answer& answer = answers_.at(chunk.sequence);
+    batch_.record_experts = batch_.record_experts || answer.request->record_experts;
+    for (int64_t i = 0; i < chunk.count; ++i) batch_.ids.push_back(answer.token(chunk.start + i));
+    counters_.num_computed_tokens += chunk.count;
+    add_uses(chunk);
+  }
+  batch_.results.assign(batch_.uses.size(), std::nullopt);
+}
+
+// The chunk's tokens are the last of the batch's ids.
+void Engine::add_uses(const Chunk& chunk) {
+  const auto end = static_cast<int64_t>(batch_.ids.size());
   const std::vector<int64_t> drawing = scheduler_.computed(chunk);
   Answer& answer = answers_.at(chunk.sequence);
   if (answer.request->score) {
     if (chunk.start == 0) answer.output.prompt_log_probs.clear();
     for (int64_t i = 0; i < chunk.count && chunk.start + i + 1 < answer.length(); ++i) {
-      batch.uses.push_back(
-          {static_cast<int64_t>(batch.rows.size()), chunk.sequence, answer.token(chunk.start + i + 1)});
-      batch.rows.push_back(end - chunk.count + i);
+      batch_.uses.push_back(
+          {static_cast<int64_t>(batch_.rows.size()), chunk.sequence, answer.token(chunk.start + i + 1), chunk.sequence});
+      batch_.rows.push_back(end - chunk.count + i);
     }
     if (!drawing.empty() && answer.length() == 1) finish(chunk.sequence, Ended::scored);
     return;
   }
   if (drawing.empty()) return;
-  for (const int64_t sequence : drawing) batch.uses.push_back({static_cast<int64_t>(batch.rows.size()), sequence});
-  batch.rows.push_back(end - 1);
+  for (const int64_t sequence : drawing) {
+    batch_.uses.push_back({static_cast<int64_t>(batch_.rows.size()), sequence, -1, chunk.sequence});
+  }
+  batch_.rows.push_back(end - 1);
 }
 
-Tensor Engine::forward(const Batch& batch) {
-  const model::Layout layout = model::Layout::build(config_, batch.spans, cache_.capacity(), device_);
-  const Tensor ids_T = at::tensor(batch.ids, at::kLong).to(device_);
-  return model::forward_streams({weights_.serving(), weights_.profile(), layout, ids_T, &cache_});
+Tensor Engine::forward() {
+  model::build_layout(config_, batch_.spans, cache_.capacity(), batch_.layout);
+  const Tensor ids_T = device_ids(batch_.ids);
+  return model::forward_streams({.weights = weights_.serving(),
+                                 .profile = weights_.profile(),
+                                 .layout = batch_.layout,
+                                 .rope = rope_,
+                                 .ids_T = ids_T,
+                                 .cache = &cache_,
+                                 .choices = batch_.record_experts ? &choices_ : nullptr});
 }
 
-std::vector<std::optional<Draw>> Engine::read_logits(const Batch& batch, const Tensor& streams_TMD) {
-  std::vector<std::optional<Draw>> results(batch.uses.size());
-  const auto num_rows = static_cast<int64_t>(batch.rows.size());
+// A copy in memory that is used again.
+Tensor Engine::device_ids(std::span<const int64_t> ids) const {
+  Tensor copy = tensor::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  std::copy(ids.begin(), ids.end(), copy.mutable_data_ptr<int64_t>());
+  return device_.is_cpu() ? copy : copy.to(device_);
+}
+
+void Engine::read_logits(const Tensor& streams_TMD) {
+  const auto num_rows = static_cast<int64_t>(batch_.rows.size());
   size_t next = 0;
   for (int64_t row = 0; row < num_rows; row += kLogitRows) {
     const int64_t count = std::min(kLogitRows, num_rows - row);
-    const Tensor rows =
-        at::tensor(at::ArrayRef<int64_t>(batch.rows.data() + row, static_cast<size_t>(count)), at::kLong);
-    const Tensor streams_RMD = streams_TMD.index_select(0, rows.to(device_));
+    const std::span<const int64_t> rows(batch_.rows.data() + row, static_cast<size_t>(count));
+    const bool all = count == streams_TMD.size(0);  // rows ascend: then they are all rows in order
+    const Tensor streams_RMD = all ? streams_TMD : streams_TMD.index_select(0, device_ids(rows));
     const Tensor hidden_RD = model::final_hidden(weights_.serving(), weights_.profile(), streams_RMD);
     Tensor logits_RV = model::head_logits(weights_.serving(), hidden_RD);
-    if (absent_ids_.defined()) logits_RV.index_fill_(1, absent_ids_, -std::numeric_limits<double>::infinity());
-    logits_RV = logits_RV.to(at::kCPU).contiguous();
+    if (!device_.is_cpu()) logits_RV = logits_RV.to(at::kCPU).contiguous();
     const size_t first = next;
-    while (next < batch.uses.size() && batch.uses[next].row < row + count) ++next;
-    read_rows(batch, logits_RV, row, {first, next}, results);
+    while (next < batch_.uses.size() && batch_.uses[next].row < row + count) ++next;
+    read_rows(logits_RV, row, {first, next});
   }
-  return results;
 }
 
-void Engine::read_rows(const Batch& batch, const Tensor& logits_RV, int64_t first_row, std::pair<size_t, size_t> uses,
-                       std::vector<std::optional<Draw>>& results) const {
+void Engine::read_rows(const Tensor& logits_RV, int64_t first_row, std::pair<size_t, size_t> uses) {
   const auto vocab = static_cast<size_t>(logits_RV.size(1));
-  const float* logits = logits_RV.const_data_ptr<float>();
+  float* logits = logits_RV.mutable_data_ptr<float>();
+  kernels::mark_absent(absent_V_, logits, logits_RV.size(0), logits_RV.size(1));
   constexpr int64_t kElementsPerTask = 1 << 15;  // below it a second thread costs more than it saves
   const int64_t grain = std::max<int64_t>(1, kElementsPerTask / logits_RV.size(1));
-  const auto begin = static_cast<int64_t>(uses.first), end = static_cast<int64_t>(uses.second);
-  at::parallel_for(begin, end, grain, [&](int64_t from, int64_t to) {
-    RowSampler sampler;
-    for (auto i = static_cast<size_t>(from); i < static_cast<size_t>(to); ++i) {
-      const RowUse& use = batch.uses[i];
+  base::parallel_for(static_cast<int64_t>(uses.second - uses.first), grain, [&](int64_t from, int64_t to) {
+    thread_local RowSampler sampler;  // for its memory
+    for (size_t i = uses.first + static_cast<size_t>(from); i < uses.first + static_cast<size_t>(to); ++i) {
+      const RowUse& use = batch_.uses[i];
       const Answer& answer = answers_.at(use.sequence);
       const std::span<const float> row(logits + static_cast<size_t>(use.row - first_row) * vocab, vocab);
       if (use.scored < 0) {
-        results[i] = sampler.draw(row, answer.request->sampling, answer.output.seed, answer.length());
+        batch_.results[i] = sampler.draw(row, answer.request->sampling, answer.output.seed, answer.length());
       } else if (const auto log_prob = sampler.log_prob(row, answer.request->input_logprob_temperature, use.scored)) {
-        results[i] = Draw{use.scored, *log_prob};
+        batch_.results[i] = Draw{use.scored, *log_prob};
       }
     }
   });

@@ -11,24 +11,21 @@ std::vector<weight_sync::TensorSpec> EngineWeights::expected_tensors() const {
   return weight_sync::expected_tensors(model::Weights::describe(config_), weight_sync::publish_as(profile_));
 }
 
-const model::Weights& EngineWeights::serving() const {
+const model::RunWeights& EngineWeights::serving() const {
   CHECK(serving_ != nullptr, "no weights have been published to this engine");
-  return serving_->run;
-}
-
-const tensor::Quantised* EngineWeights::quantised(const std::string& name) const {
-  if (serving_ == nullptr) return nullptr;
-  const auto at = serving_->quantised.find(name);
-  return at == serving_->quantised.end() ? nullptr : &at->second;
+  return *serving_;
 }
 
 void EngineWeights::begin(int64_t version, const weight_sync::Manifest&) {
-  staged_ = std::make_unique<Version>();
-  staged_->run = model::Weights::allocate(config_, device_);
+  staged_ = std::make_unique<model::RunWeights>(model::RunWeights::allocate(config_, profile_, device_));
   staged_version_ = version;
   places_.clear();
-  const model::Weights& run = staged_->run;
-  run.visit_named([&](const model::TensorInfo& info, const Tensor& view) { places_[info.name] = {info, view}; });
+  staged_->visit({[&](const model::TensorInfo& info, Tensor& tensor) { places_[info.name] = {info, tensor}; },
+                  [&](const model::TensorInfo& info, model::Matrix& matrix) {
+                    if (info.stack == 0) places_[info.name] = {info, {}, &matrix};
+                    for (int64_t e = 0; e < info.stack; ++e)
+                      places_[fmt::format(fmt::runtime(info.name), e)] = {info, {}, &matrix, e};
+                  }});
 }
 
 void EngineWeights::write(const weight_sync::ManifestEntry& entry, const Tensor& value) {
@@ -37,15 +34,9 @@ void EngineWeights::write(const weight_sync::ManifestEntry& entry, const Tensor&
   const Place& place = at->second;
   const at::NoGradGuard no_grad;
   const Tensor published = value.to(device_);
-  Tensor target = place.run;
-  const auto format = model::run_format(place.info, profile_);
-  if (!format) {
-    target.copy_(model::run_value(place.info, published, profile_));
-    return;
-  }
-  tensor::Quantised quantised = tensor::quantise_blocks(published, *format);
-  target.copy_(tensor::dequantise_blocks(quantised));
-  staged_->quantised[place.info.name] = std::move(quantised);
+  if (place.matrix != nullptr) return set_matrix(place.info, profile_, published, place.index, *place.matrix);
+  Tensor target = place.tensor;
+  target.copy_(model::run_value(place.info, published, profile_));
 }
 
 void EngineWeights::commit() {

@@ -1,7 +1,6 @@
 // The weights of a rollout engine, and the receiving end of a weight update: what arrives is converted tensor by tensor
-// into a staged copy, which replaces the serving one at commit, whole. Where the profile quantises, the engine
-// quantises what arrived itself (decisions 4) and keeps the codes and scales beside the values that it computes with.
-// Nothing is taken over from the version before.
+// into a staged copy in run layout (packed panels), which replaces the serving one at commit, whole. Where the profile
+// quantises, the engine quantises what arrived itself (decisions 4). Nothing is taken over from the version before.
 //
 // Threads: a Session calls the hooks, one at a time; commit runs inside `gate`, which must exclude readers of
 // serving(). version() may be called by any thread.
@@ -13,8 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/weights.h"
-#include "tensor/formats/block_scale.h"
+#include "model/run_weights.h"
 #include "weight_sync/sink.h"
 
 namespace rollout {
@@ -31,11 +29,8 @@ class EngineWeights : public weight_sync::Sink {
   int64_t version() const override { return version_.load(); }
   std::vector<weight_sync::TensorSpec> expected_tensors() const override;
 
-  // What forward passes read: equal to model::run_weights of the published values. CHECK: a version has been committed.
-  const model::Weights& serving() const;
-  // Codes and scales of a tensor by its native name; nullptr if the profile does not quantise it or nothing is
-  // committed.
-  const tensor::Quantised* quantised(const std::string& name) const;
+  // What forward passes read: equal to RunWeights::frozen of the published values. CHECK: a version has been committed.
+  const model::RunWeights& serving() const;
   const model::Profile& profile() const { return profile_; }
 
  protected:
@@ -45,21 +40,19 @@ class EngineWeights : public weight_sync::Sink {
   void abort() noexcept override;
 
  private:
-  struct Version {
-    model::Weights run;
-    std::unordered_map<std::string, tensor::Quantised> quantised;
-  };
-  // Where a named tensor (one expert of a stack) lives in the staged copy.
+  // Where a named tensor lives in the staged copy: a tensor, or matrix `index` of a stack.
   struct Place {
     model::TensorInfo info;
-    Tensor run;
+    Tensor tensor;
+    model::Matrix* matrix = nullptr;
+    int64_t index = 0;
   };
 
   model::Config config_;
   model::Profile profile_;
   tensor::Device device_;
   Gate gate_;
-  std::unique_ptr<Version> serving_, staged_;
+  std::unique_ptr<model::RunWeights> serving_, staged_;
   std::unordered_map<std::string, Place> places_;
   int64_t staged_version_ = weight_sync::kNoVersion;
   std::atomic<int64_t> version_ = weight_sync::kNoVersion;

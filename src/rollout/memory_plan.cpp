@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "model/cache.h"
-#include "model/weights.h"
-#include "tensor/formats/block_scale.h"
+#include "model/run_weights.h"
 
 namespace rollout {
 namespace {
@@ -20,41 +19,33 @@ int64_t product(const std::vector<int64_t>& shape) {
 
 int64_t weight_bytes(const model::Config& config, const model::Profile& profile) {
   int64_t bytes = 0;
-  const model::Weights described = model::Weights::describe(config);
-  described.visit([&](const model::TensorInfo& info, const tensor::Tensor&) {
-    const int64_t copies = std::max<int64_t>(info.stack, 1);
-    const int64_t value_bytes = info.stored_as == model::StoredAs::i64 ? 8 : kFloatBytes;
-    bytes += copies * product(info.shape) * value_bytes;
-    const auto format = model::run_format(info, profile);
-    if (!format) return;
-    bytes += copies * product(tensor::code_shape(info.shape, *format));
-    bytes += copies * product(tensor::scale_shape(info.shape, *format));
-  });
+  model::RunWeights::describe(config).visit(
+      {[&](const model::TensorInfo& info, tensor::Tensor&) {
+         bytes += product(info.shape) * (info.stored_as == model::StoredAs::i64 ? 8 : kFloatBytes);
+       },
+       [&](const model::TensorInfo& info, model::Matrix&) { bytes += model::packed_bytes(info, profile); }});
   return bytes;
 }
 
-// A pass with num_slots single tokens and the rest of the budget in prompts, whose queries share keys in blocks of
-// about 16.
+// The results of a layer's kernels, kept for the next pass, for a pass of num_slots single tokens and the rest of the
+// budget in prompts; logits beside them.
 int64_t pass_bytes(const model::Config& c, const EngineSettings& settings) {
-  constexpr int64_t kBlockLen = 16;
-  constexpr int64_t kFixedBytes = int64_t{32} << 20;  // work space of the matrix library
-  int64_t entries = 0, index_entries = 0;
+  int64_t channels = 0;
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
-    if (c.compress_ratio(layer) == 0) continue;
-    entries = std::max(entries, settings.max_context / c.compress_ratio(layer));
-    if (c.layer_types[static_cast<size_t>(layer)] == model::LayerKind::csa)
-      index_entries = settings.max_context / c.csa_ratio;
+    const int64_t ratio = c.compress_ratio(layer);
+    if (ratio == 0) continue;
+    const bool csa = c.layer_types[static_cast<size_t>(layer)] == model::LayerKind::csa;
+    const int64_t own = csa ? 4 * (c.head_dim + c.index_head_dim) + 3 * c.index_n_heads * c.index_head_dim : 2 * c.head_dim;
+    channels = std::max(channels, own);
   }
   const int64_t tokens = settings.max_batch_tokens;
-  const int64_t blocks = settings.num_slots + tokens / kBlockLen;
-  const int64_t keys = kBlockLen + c.sliding_window + entries;
-  const int64_t attention = blocks * (keys * c.head_dim + index_entries * c.index_head_dim) +
-                            2 * tokens * (c.num_attention_heads * keys + c.index_n_heads * index_entries) +
-                            3 * tokens * c.num_attention_heads * c.head_dim;
-  const int64_t experts = tokens * c.num_experts_per_tok * (3 * c.moe_intermediate_size + 3 * c.hidden_size);
-  const int64_t streams = 8 * tokens * c.hc_mult * c.hidden_size;
-  const int64_t logits = 2 * std::min(kLogitRows, tokens) * c.vocab_size;
-  return kFixedBytes + kFloatBytes * (streams + std::max({attention, experts, logits}));
+  const int64_t streams = 3 * c.hc_mult * c.hidden_size, inputs = 8 * c.hidden_size;
+  const int64_t attention = 3 * c.q_lora_rank + 4 * c.num_attention_heads * c.head_dim + 3 * c.head_dim +
+                            2 * c.o_groups * c.o_lora_rank;
+  const int64_t experts = c.num_experts_per_tok * (3 * c.moe_intermediate_size + c.hidden_size) +
+                          3 * c.moe_intermediate_size + 2 * c.n_routed_experts;
+  const int64_t logits = std::min(kLogitRows, tokens) * c.vocab_size;
+  return kFloatBytes * (tokens * (streams + inputs + attention + experts + channels) + logits);
 }
 
 }  // namespace

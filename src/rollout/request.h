@@ -56,6 +56,7 @@ struct Request {
   // sampled; num_samples must be 1 and of `sampling` nothing is read.
   bool score = false;
   double input_logprob_temperature = 1.0;
+  bool record_experts = false;  // keep which experts each token went to
 };
 
 // Seeds of the samples of one prompt from one seed: different for each index, the same again for the same seed.
@@ -84,6 +85,9 @@ struct Output {
   int64_t version = -1;                 // that served when it ended; wrote all of prompt_log_probs
   int64_t num_retractions = 0;          // times its cache was taken away, to be prefilled again
   bool mixed_cache = false;             // tokens were drawn from a cache that more than one version wrote
+  // With record_experts: of every token that was computed (prompt and response but for the last token), layout in
+  // rollout/expert_record.h.
+  std::vector<uint16_t> experts;
   std::vector<float> prompt_log_probs;  // scored: element i is of prompt_ids[i + 1]
 };
 

@@ -72,10 +72,11 @@ void Scheduler::fork_waiting(StepPlan& plan) {
     Group& group = groups_.at(id);
     const Sequence& leader = sequences_.at(group.leader);
     if (!parked(group.leader, leader)) continue;
-    Fork fork{.from = leader.slot, .to = {}};
+    Fork fork{.from = leader.slot, .to = {}, .source = group.leader, .targets = {}, .num_tokens = group.shared};
     for (; num_free_ > 0 && !group.waiting.empty(); group.waiting.pop_front()) {
       give_slot(group.waiting.front(), group.shared);
       fork.to.push_back(sequences_.at(group.waiting.front()).slot);
+      fork.targets.push_back(group.waiting.front());
     }
     if (!fork.to.empty()) plan.forks.push_back(std::move(fork));
     if (group.waiting.empty() || limits_.num_slots == 1) requeue(id);

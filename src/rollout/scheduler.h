@@ -34,6 +34,9 @@ struct SchedulerLimits {
 struct Fork {
   int64_t from = 0;
   std::vector<int64_t> to;
+  int64_t source = 0;            // sequence that owns `from`
+  std::vector<int64_t> targets;  // sequences that own `to`
+  int64_t num_tokens = 0;        // that the state covers
 };
 
 // Tokens [start, start + count) of a sequence, to be computed in its slot.

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "model/layout.h"
-#include "model/weights.h"
+#include "model/run_values.h"
+#include "model/transformer.h"
 #include "tensor/safetensors.h"
 
 namespace test {
@@ -110,6 +110,50 @@ inline Fixture load_fixture(const std::filesystem::path& folder, const std::stri
   fixture.reference = read_tensors(folder / (profile + ".safetensors"));
   return fixture;
 }
+
+// Weights in the form of a forward pass, with tables for `positions`.
+struct RunModel {
+  RunModel() = default;
+  RunModel(const model::Weights& masters, const model::Profile& p, int64_t positions = 512)
+      : profile(p),
+        weights(model::RunWeights::trainable(masters, p)),
+        rope(model::RopeTables::make(masters.config, positions, at::kCPU)) {}
+
+  model::Pass pass(const model::Layout& layout, const Tensor& ids_T, model::Cache* cache = nullptr,
+                   model::Choices* choices = nullptr, bool recompute = false) const {
+    return {.weights = weights,
+            .profile = profile,
+            .layout = layout,
+            .rope = rope,
+            .ids_T = ids_T,
+            .cache = cache,
+            .choices = choices,
+            .recompute = recompute};
+  }
+  // Logits of every token.
+  Tensor logits(const Tensor& streams_TMD) const {
+    return model::head_logits(weights, model::final_hidden(weights, profile, streams_TMD));
+  }
+  // Everything but tables becomes a leaf.
+  void require_gradients() {
+    weights.visit_leaves([](const model::TensorInfo& info, Tensor& leaf) {
+      if (info.stored_as != model::StoredAs::i64) leaf.requires_grad_();
+    });
+  }
+  // By name, in the shape of the master.
+  std::map<std::string, Tensor> gradients() {
+    std::map<std::string, Tensor> found;
+    weights.visit_leaves([&](const model::TensorInfo& info, Tensor& leaf) {
+      if (!leaf.grad().defined()) return;
+      found[info.name] = info.groups > 0 ? leaf.grad().reshape(info.shape) : leaf.grad();
+    });
+    return found;
+  }
+
+  model::Profile profile;
+  model::RunWeights weights;
+  model::RopeTables rope;
+};
 
 // || a - b || / || b ||, in f64
 inline double relative_l2(const Tensor& a, const Tensor& b) {

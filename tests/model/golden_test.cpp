@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
-#include "model/hyper_connection.h"
-#include "model/moe.h"
-#include "model/rope.h"
+#include "kernels/experts.h"
+#include "kernels/hyper_connection.h"
+#include "kernels/rope.h"
+#include "kernels/router.h"
 
 namespace test {
 namespace {
@@ -31,14 +32,14 @@ TEST(Golden, SinkhornOfOneAndOfTwentyIterations) {
   const Tensor twenty = matrix({.13173441, .02235805, .29541390, .55049264, .63181584, .11850709, .14205289, .10762318,
                                 .03149697, .43538501, .44919394, .08392308, .20495178, .42374886, .11333827, .25796009},
                                4);
-  EXPECT_LE(max_abs(model::sinkhorn(sinkhorn_logits(), 1, 1e-6)[0], one), kPrinted);
-  EXPECT_LE(max_abs(model::sinkhorn(sinkhorn_logits(), 20, 1e-6)[0], twenty), kPrinted);
+  EXPECT_LE(max_abs(kernels::sinkhorn(sinkhorn_logits(), 1, 1e-6)[0], one), kPrinted);
+  EXPECT_LE(max_abs(kernels::sinkhorn(sinkhorn_logits(), 20, 1e-6)[0], twenty), kPrinted);
 }
 
 TEST(Golden, SinkhornBackward) {
   const Tensor logits = sinkhorn_logits().requires_grad_();
   const Tensor weight = matrix({1, 0, 0, 0, 0, 2, 0, 0, 0, 0, -1, 0, .5, 0, 0, 0}, 4);
-  const Tensor loss = (model::sinkhorn(logits, 20, 1e-6)[0] * weight).sum();
+  const Tensor loss = (kernels::sinkhorn(logits, 20, 1e-6)[0] * weight).sum();
   EXPECT_NEAR(loss.item<double>(), 0.02203053, kPrinted);
   loss.backward();
   const Tensor wanted = matrix({.0815351, -.0158012, .0183876, -.0841215, -.1806693, .1645278, .0223518, -.0062103,
@@ -66,103 +67,91 @@ TEST(Golden, WindowLayersHaveTheirOwnBaseAndNoYarn) {
 }
 
 TEST(Golden, ARopePairTurnsByItsPositionAndBack) {
-  const model::Rotation rotation = model::rotation(flash(), false, at::tensor({7.f}));
+  const kernels::RopeTable table = model::RopeTables::make(flash(), 8, at::kCPU).window;
+  kernels::Layout at_7;
+  at_7.num_tokens = 1;
+  at_7.position_T = {7};
+  const auto rotate = [&](const Tensor& values, bool inverse) {
+    return kernels::rotate(values, at_7, table, inverse, kernels::Rounding::none);
+  };
   const Tensor values = at::zeros({1, 512});
   values[0][448] = 1;  // the first of the last 64 dims: frequency 1
-  const Tensor turned = model::rotate(values, rotation);
+  const Tensor turned = rotate(values, false);
   EXPECT_NEAR(turned[0][448].item<double>(), .7539023, 1e-7);
   EXPECT_NEAR(turned[0][449].item<double>(), .6569866, 1e-7);
-  EXPECT_LE(max_abs(model::rotate(turned, rotation, true), values), 1e-7);
+  EXPECT_LE(max_abs(rotate(turned, true), values), 1e-7);
   const Tensor plain = at::randn({1, 512});
-  EXPECT_TRUE(at::equal(model::rotate(plain, rotation).narrow(1, 0, 448), plain.narrow(1, 0, 448)));
+  EXPECT_TRUE(at::equal(rotate(plain, false).narrow(1, 0, 448), plain.narrow(1, 0, 448)));
 }
 
-// A layer with `experts` experts whose gate passes the input through.
+// The published router, on four experts.
 struct Router {
-  explicit Router(const std::string& scoring = "sqrtsoftplus") {
-    config.scoring_func = scoring;
-    config.n_routed_experts = config.hidden_size = 4;
-    config.num_experts_per_tok = 2;
-    config.routed_scaling_factor = 1.5;
-    weights.gate = at::eye(4);
-    weights.bias = at::zeros({4});
+  kernels::RouterOptions options{kernels::Scoring::sqrtsoftplus, 2, true, 1.5};
+  Tensor bias = at::zeros({4});
+
+  kernels::Routing operator()(std::vector<float> logits) const {
+    const Tensor logits_TE = at::tensor(logits).unsqueeze(0);
+    const Tensor expert_TA = kernels::best_experts(logits_TE, bias, options);
+    return {expert_TA, kernels::expert_weights(logits_TE, expert_TA, options)};
   }
-  model::Routing operator()(std::vector<float> logits) const {
-    return model::route(config, weights, at::tensor(logits).unsqueeze(0), at::zeros({1}, at::kLong), nullptr, false);
-  }
-  model::Config config;
-  model::MoeWeights weights;
 };
 
+Tensor experts(std::vector<int32_t> ids) { return at::tensor(ids, at::kInt).unsqueeze(0); }
+
 TEST(Golden, RouterWeightsOfTheTwoBestExperts) {
-  const model::Routing routing = Router()({2, -1, .5, 3});
-  EXPECT_TRUE(at::equal(routing.expert_TA, at::tensor({0, 3}, at::kLong).unsqueeze(0)));
-  EXPECT_NEAR(routing.weight_TA[0][0].item<double>(), .6826817, 1e-7);
-  EXPECT_NEAR(routing.weight_TA[0][1].item<double>(), .8173183, 1e-7);
+  const kernels::Routing routing = Router()({2, -1, .5, 3});
+  EXPECT_TRUE(at::equal(routing.expert_TA, experts({0, 3})));
+  EXPECT_NEAR(routing.weight_TA[0][0].item<double>(), .6826817, 2e-7);
+  EXPECT_NEAR(routing.weight_TA[0][1].item<double>(), .8173183, 2e-7);
 }
 
 TEST(Golden, RouterScoresBeforeNormalising) {
   Router router;
-  router.config.norm_topk_prob = false;
-  router.config.num_experts_per_tok = 4;
-  router.config.routed_scaling_factor = 1;
-  EXPECT_LE(max_abs(router({2, -1, .5, 3}).weight_TA, matrix({1.4583991, .5596979, .9869534, 1.7460204}, 1)), 1e-7);
+  router.options = {kernels::Scoring::sqrtsoftplus, 4, false, 1};
+  EXPECT_LE(max_abs(router({2, -1, .5, 3}).weight_TA, matrix({1.4583991, .5596979, .9869534, 1.7460204}, 1)), 2e-7);
 }
 
 TEST(Router, TheBiasChoosesButDoesNotWeigh) {
   Router router;
-  router.weights.bias = at::tensor({0.f, 5.f, 0.f, 0.f});
-  const model::Routing routing = router({2, -1, .5, 3});
-  EXPECT_TRUE(at::equal(routing.expert_TA, at::tensor({1, 3}, at::kLong).unsqueeze(0)));
+  router.bias = at::tensor({0.f, 5.f, 0.f, 0.f});
+  const kernels::Routing routing = router({2, -1, .5, 3});
+  EXPECT_TRUE(at::equal(routing.expert_TA, experts({1, 3})));
   const double sum = .5596979 + 1.7460204;
-  EXPECT_NEAR(routing.weight_TA[0][0].item<double>(), 1.5 * .5596979 / sum, 1e-7);
+  EXPECT_NEAR(routing.weight_TA[0][0].item<double>(), 1.5 * .5596979 / sum, 2e-7);
 }
 
 TEST(Router, EqualScoresGoToTheLowerExpert) {
-  EXPECT_TRUE(at::equal(Router()({1, 1, 1, 1}).expert_TA, at::tensor({0, 1}, at::kLong).unsqueeze(0)));
+  EXPECT_TRUE(at::equal(Router()({1, 1, 1, 1}).expert_TA, experts({0, 1})));
 }
 
-TEST(Router, HashLayersTakeTheTablesExpertsAndTheGatesWeights) {
-  Router router;
-  router.weights.bias = Tensor();
-  router.weights.tid2eid = at::tensor({3, 2, 2, 1}, at::kLong).view({2, 2});
-  const Tensor input = at::tensor({2.f, -1.f, .5f, 3.f}).unsqueeze(0);
-  const model::Routing routing =
-      model::route(router.config, router.weights, input, at::ones({1}, at::kLong), nullptr, false);
-  EXPECT_TRUE(at::equal(routing.expert_TA, at::tensor({1, 2}, at::kLong).unsqueeze(0)));
-  EXPECT_NEAR(routing.weight_TA[0][1].item<double>(), 1.5 * .9869534 / (.9869534 + .5596979), 1e-7);
+TEST(Router, HashLayersTakeTheTablesExperts) {
+  const Tensor table = at::tensor({3, 2, 2, 1}, at::kLong).view({2, 2});
+  EXPECT_TRUE(at::equal(kernels::hashed_experts(table, at::ones({1}, at::kLong)), experts({1, 2})));
 }
 
 TEST(Router, ExtremeLogitsKeepWeightsAndGradientsFinite) {
-  Router router;
-  const Tensor input = at::tensor({-200.f, 400.f, -80.f, -31.f}).unsqueeze(0).requires_grad_();
-  router.config.num_experts_per_tok = 4;
-  const model::Routing routing =
-      model::route(router.config, router.weights, input, at::zeros({1}, at::kLong), nullptr, false);
-  EXPECT_GT(routing.weight_TA[0][0].item<float>(), 0);  // exp(-100), not an underflow of exp(-200)
-  EXPECT_NEAR(routing.weight_TA[0][3].item<double>() / 1.5 / (std::exp(-15.5) / 20), 1, 1e-6);
-  routing.weight_TA.square().sum().backward();
-  EXPECT_TRUE(at::isfinite(input.grad()).all().item<bool>());
+  const kernels::RouterOptions options{kernels::Scoring::sqrtsoftplus, 4, true, 1.5};
+  const Tensor logits = at::tensor({-200.f, 400.f, -80.f, -31.f}).unsqueeze(0).requires_grad_();
+  const Tensor weight_TA = kernels::expert_weights(logits, experts({0, 1, 2, 3}), options);
+  EXPECT_GT(weight_TA[0][0].item<float>(), 0);  // exp(-100), not an underflow of exp(-200)
+  EXPECT_NEAR(weight_TA[0][3].item<double>() / 1.5 / (std::exp(-15.5) / 20), 1, 1e-6);
+  weight_TA.square().sum().backward();
+  EXPECT_TRUE(at::isfinite(logits.grad()).all().item<bool>());
 }
 
-// One expert of width 1, and a shared expert that gives nothing: silu(gate) * up with the clamps of spec 5.2.
-double swiglu(double gate, double up, bool shared, bool clamp_shared = true) {
-  model::Config config;
-  config.n_routed_experts = config.num_experts_per_tok = config.hidden_size = config.moe_intermediate_size = 1;
-  config.routed_scaling_factor = 1;
-  config.clamp_shared_expert = clamp_shared;
-  const auto value = [](double x) { return at::full({1, 1}, x); };
-  model::MoeWeights weights;
-  weights.gate = value(1);
-  weights.bias = at::zeros({1});
-  weights.w1 = value(shared ? 0 : gate).unsqueeze(0);
-  weights.w3 = value(up).unsqueeze(0);
-  weights.w2 = value(1).unsqueeze(0);
-  weights.shared_w1 = value(shared ? gate : 0);
-  weights.shared_w3 = value(up);
-  weights.shared_w2 = value(1);
-  const model::Routing routing = model::route(config, weights, value(1), at::zeros({1}, at::kLong), nullptr, false);
-  return model::moe(config, model::Profile(), weights, value(1), routing).item<double>();
+// An expert of width 1: silu(gate) * up with the clamps of spec 5.2.
+double swiglu(double gate, double up, bool shared, double limit = 10) {
+  const auto value = [](double x, std::vector<int64_t> shape) {
+    return kernels::Matrix::trainable(at::full(shape, static_cast<float>(x)), kernels::cpu::WeightFormat::f32,
+                                      std::nullopt);
+  };
+  const std::vector<int64_t> shape = shared ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{1, 1, 1};
+  const kernels::Matrix w1 = value(gate, shape), w2 = value(1, shape), w3 = value(up, shape);
+  const Tensor x = at::ones({1, 1});
+  const kernels::ExpertOptions options{limit, kernels::Rounding::none, false};
+  if (shared) return kernels::shared_expert(x, {w1, w2, w3}, options).item<double>();
+  return kernels::routed_experts(x, experts({0}), at::ones({1, 1}), at::zeros({1, 1}), {w1, w2, w3}, options)
+      .item<double>();
 }
 
 TEST(Golden, SwigluClampsTheGateAboveAndTheUpProjectionOnBothSides) {
@@ -171,7 +160,7 @@ TEST(Golden, SwigluClampsTheGateAboveAndTheUpProjectionOnBothSides) {
     EXPECT_NEAR(swiglu(12, 15, shared), 99.99546, 1e-4);
     EXPECT_NEAR(swiglu(-50, 10, shared), 0, 1e-18);  // a gate clamped at -10 would give -4.5e-3
   }
-  EXPECT_NEAR(swiglu(12, -15, true, /*clamp_shared=*/false), -12 * 15, 1e-2);
+  EXPECT_NEAR(swiglu(12, -15, true, /*limit=*/0), -12 * 15, 1e-2);
 }
 
 TEST(Golden, TheFlashScheduleAndItsDerivedSizes) {

@@ -56,22 +56,19 @@ Calls calls_of(const Run& run) {
 class HostReads : public testing::TestWithParam<const char*> {
  protected:
   HostReads() : fixture_(load_fixture(model_golden("edges"), "bf16")), profile_(model::Profile::parse(GetParam())) {
-    weights_ = model::run_weights(fixture_.masters, profile_);
+    run_ = RunModel(fixture_.masters, profile_);
   }
   Tensor logits(const model::Layout& layout, const Tensor& ids, model::Cache* cache, bool recompute) const {
-    const Tensor streams = model::forward_streams({weights_, profile_, layout, ids, cache, nullptr, recompute});
-    return model::head_logits(weights_, model::final_hidden(weights_, profile_, streams));
+    return run_.logits(model::forward_streams(run_.pass(layout, ids, cache, nullptr, recompute)));
   }
   Fixture fixture_;
   model::Profile profile_;
-  model::Weights weights_;
+  RunModel run_;
 };
 
 TEST_P(HostReads, AreAbsentFromTrainingForwardAndBackward) {
-  weights_.visit([](const model::TensorInfo& info, Tensor& tensor) {
-    if (info.stored_as != model::StoredAs::i64) tensor.requires_grad_();
-  });
-  const model::Layout layout = model::Layout::build(fixture_.config, {{0, 40, 0}, {0, 24, 0}}, 0, at::kCPU);
+  run_.require_gradients();
+  const model::Layout layout = model::make_layout(fixture_.config, std::vector<model::Span>{{0, 40, 0}, {0, 24, 0}}, 0);
   const Calls made = calls_of([&] { logits(layout, fixture_.ids(), nullptr, /*recompute=*/true).sum().backward(); });
   EXPECT_GT(made.operators.size(), 30u);
   EXPECT_EQ(made.reads, std::set<std::string>());
@@ -80,8 +77,8 @@ TEST_P(HostReads, AreAbsentFromTrainingForwardAndBackward) {
 TEST_P(HostReads, AreAbsentFromGeneration) {
   const at::NoGradGuard no_grad;
   model::Cache cache(fixture_.config, 2, 100, at::kCPU);
-  const model::Layout first = model::Layout::build(fixture_.config, {{0, 40, 0}}, 100, at::kCPU);
-  const model::Layout mixed = model::Layout::build(fixture_.config, {{40, 1, 0}, {0, 23, 1}}, 100, at::kCPU);
+  const model::Layout first = model::make_layout(fixture_.config, std::vector<model::Span>{{0, 40, 0}}, 100);
+  const model::Layout mixed = model::make_layout(fixture_.config, std::vector<model::Span>{{40, 1, 0}, {0, 23, 1}}, 100);
   const Calls made = calls_of([&] {
     logits(first, fixture_.ids().narrow(0, 0, 40), &cache, false);
     logits(mixed, fixture_.ids().narrow(0, 40, 24), &cache, false);

@@ -12,14 +12,6 @@ namespace {
 
 constexpr double kLogitsMaxAbs = 3e-5, kStreamsL2 = 3e-6, kGradientL2 = 2e-5, kChoiceMargin = 1e-5;
 
-model::Weights trainable(const model::Weights& masters) {
-  model::Weights weights = model::run_weights(masters, model::Profile::parse("f32"));
-  weights.visit([](const model::TensorInfo& info, Tensor& tensor) {
-    if (info.stored_as != model::StoredAs::i64) tensor.requires_grad_();
-  });
-  return weights;
-}
-
 // Mean cross entropy of the next token, over all documents.
 Tensor next_token_loss(const Tensor& logits_TV, const Tensor& ids_T, const std::vector<model::Span>& documents) {
   std::vector<Tensor> losses;
@@ -35,7 +27,7 @@ Tensor next_token_loss(const Tensor& logits_TV, const Tensor& ids_T, const std::
 class Oracle : public testing::Test {
  protected:
   Oracle() : fixture_(load_fixture(fixture_folder("small"), "f32")) {
-    layout_ = model::Layout::build(fixture_.config, fixture_.documents(), 0, at::kCPU);
+    layout_ = model::make_layout(fixture_.config, fixture_.documents());
   }
   void report(const std::string& text, double value) const {
     if (other_fixture()) std::printf("%s %.2e\n", text.c_str(), value);
@@ -66,10 +58,9 @@ class Oracle : public testing::Test {
 
 TEST_F(Oracle, StreamsLogitsAndChoicesEqualTransformers) {
   const at::NoGradGuard no_grad;
-  const model::Profile profile;
-  const model::Weights weights = model::run_weights(fixture_.masters, profile);
+  const RunModel run(fixture_.masters, model::Profile());
   model::Choices choices;
-  const model::Pass pass{weights, profile, layout_, fixture_.ids(), nullptr, &choices};
+  const model::Pass pass = run.pass(layout_, fixture_.ids(), nullptr, &choices);
   Tensor streams = model::embed_streams(pass);
   std::map<std::string, double> errors;
   for (int64_t l = 0; l < fixture_.config.num_hidden_layers; ++l) {
@@ -79,38 +70,38 @@ TEST_F(Oracle, StreamsLogitsAndChoicesEqualTransformers) {
     EXPECT_LE(errors[name], kStreamsL2) << name;
   }
   report_worst("streams, relative L2", errors);
-  const Tensor logits = model::head_logits(weights, model::final_hidden(weights, profile, streams));
+  const Tensor logits = run.logits(streams);
   report("logits, max abs", max_abs(logits, fixture_.rows("logits")));
   EXPECT_LE(max_abs(logits, fixture_.rows("logits")), kLogitsMaxAbs);
-  for (size_t l = 0; l < weights.layers.size(); ++l) {
+  for (size_t l = 0; l < run.weights.layers.size(); ++l) {
     EXPECT_EQ(sure_differences("router", l, choices.experts_TA[l]), 0) << "layer " << l;
     if (fixture_.config.layer_types[l] != model::LayerKind::csa) continue;
-    EXPECT_EQ(sure_differences("indexer", l, choices.entries_TN[l]), 0) << "layer " << l;
+    EXPECT_EQ(sure_differences("indexer", l, choices.entries_TA[l]), 0) << "layer " << l;
   }
 }
 
 TEST_F(Oracle, EveryGradientEqualsTransformersAndTheIndexerHasNone) {
-  const model::Weights weights = trainable(fixture_.masters);
-  const model::Profile profile;
+  RunModel run(fixture_.masters, model::Profile());
+  run.require_gradients();
   const Tensor ids = fixture_.ids();
-  const Tensor streams = model::forward_streams({weights, profile, layout_, ids});
-  const Tensor logits = model::head_logits(weights, model::final_hidden(weights, profile, streams));
+  const Tensor logits = run.logits(model::forward_streams(run.pass(layout_, ids)));
   const Tensor loss = next_token_loss(logits, ids, layout_.spans);
   EXPECT_NEAR(loss.item<double>(), fixture_.at("loss").item<double>(), 1e-6 * loss.item<double>());
   loss.backward();
   std::map<std::string, double> errors;
-  weights.visit([&](const model::TensorInfo& info, const Tensor& tensor) {
+  const std::map<std::string, Tensor> gradients = run.gradients();
+  fixture_.masters.visit([&](const model::TensorInfo& info, Tensor&) {
     const std::string name = "grad." + info.name;
     if (!fixture_.has(name)) {
       const bool may_lack = info.name.find("indexer") != std::string::npos ||
                             info.name.find("gate.bias") != std::string::npos ||
                             info.name.find("tid2eid") != std::string::npos || info.name.rfind("mtp.", 0) == 0;
       EXPECT_TRUE(may_lack) << "the oracle has no " << name;
-      EXPECT_FALSE(tensor.grad().defined()) << info.name << " should have no gradient";
+      EXPECT_FALSE(gradients.contains(info.name)) << info.name << " should have no gradient";
       return;
     }
-    ASSERT_TRUE(tensor.grad().defined()) << info.name;
-    errors[info.name] = relative_l2(tensor.grad(), fixture_.at(name));
+    ASSERT_TRUE(gradients.contains(info.name)) << info.name;
+    errors[info.name] = relative_l2(gradients.at(info.name), fixture_.at(name));
     EXPECT_LE(errors[info.name], kGradientL2) << info.name;
   });
   report_worst(fmt::format("of {} gradients, relative L2", errors.size()), errors);
@@ -122,9 +113,8 @@ TEST_F(Oracle, EveryGradientEqualsTransformersAndTheIndexerHasNone) {
 TEST_F(Oracle, TheMtpBlockEqualsTheReference) {
   if (!fixture_.masters.mtp) GTEST_SKIP() << "this folder has no MTP block";
   const at::NoGradGuard no_grad;
-  const model::Profile profile;
-  const model::Weights weights = model::run_weights(fixture_.masters, profile);
-  const Tensor ids = fixture_.ids(), streams = model::forward_streams({weights, profile, layout_, ids});
+  const RunModel run(fixture_.masters, model::Profile());
+  const Tensor ids = fixture_.ids(), streams = model::forward_streams(run.pass(layout_, ids));
   std::vector<model::Span> shorter;
   std::vector<Tensor> rows, next;
   int64_t begin = 0;
@@ -134,10 +124,10 @@ TEST_F(Oracle, TheMtpBlockEqualsTheReference) {
     next.push_back(ids.narrow(0, begin + 1, span.count - 1));
     begin += span.count;
   }
-  const model::Layout layout = model::Layout::build(fixture_.config, shorter, 0, at::kCPU);
-  const Tensor out = model::mtp_streams({weights, profile, layout, ids}, at::cat(rows), at::cat(next));
+  const model::Layout layout = model::make_layout(fixture_.config, shorter);
+  const Tensor out = model::mtp_streams(run.pass(layout, ids), at::cat(rows), at::cat(next));
   EXPECT_LE(relative_l2(out, fixture_.at("mtp.streams")), kStreamsL2);
-  EXPECT_LE(max_abs(model::mtp_logits(weights, profile, out), fixture_.at("mtp.logits")), kLogitsMaxAbs);
+  EXPECT_LE(max_abs(model::mtp_logits(run.weights, run.profile, out), fixture_.at("mtp.logits")), kLogitsMaxAbs);
 }
 
 }  // namespace

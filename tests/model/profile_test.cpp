@@ -9,7 +9,6 @@
 
 #include "base/expect_error.h"
 #include "fixture.h"
-#include "model/numerics.h"
 #include "model/transformer.h"
 
 namespace test {
@@ -30,21 +29,26 @@ class Profiles : public testing::Test {
   void load(const std::string& dump, const model::Profile& profile) {
     fixture_ = load_fixture(fixture_folder("edges"), dump);
     profile_ = profile;
-    weights_ = model::run_weights(fixture_.masters, profile_);
-    layout_ = model::Layout::build(fixture_.config, fixture_.documents(), 0, at::kCPU);
+    run_ = RunModel(fixture_.masters, profile_);
+    layout_ = model::make_layout(fixture_.config, fixture_.documents());
   }
   void load(const std::string& dump) { load(dump, model::Profile::parse(dump)); }
   int64_t num_layers() const { return fixture_.config.num_hidden_layers; }
   model::Pass pass(model::Choices* choices) const {
-    return {weights_, profile_, layout_, fixture_.ids(), nullptr, choices};
+    return run_.pass(layout_, fixture_.ids(), nullptr, choices);
   }
 
+  static model::Choices replayed() {
+    model::Choices choices;
+    choices.experts = choices.entries = model::Choices::Mode::replay;
+    return choices;
+  }
   model::Choices choices_of_dump() const {
-    model::Choices choices{true, {}, {}};
+    model::Choices choices = replayed();
     for (int64_t l = 0; l < num_layers(); ++l) {
       const std::string indexer = fmt::format("indexer.{}", l);
-      choices.experts_TA.push_back(fixture_.rows(fmt::format("router.{}", l)));
-      choices.entries_TN.push_back(fixture_.has(indexer) ? fixture_.rows(indexer) : Tensor());
+      choices.experts_TA.push_back(fixture_.rows(fmt::format("router.{}", l)).to(at::kInt));
+      choices.entries_TA.push_back(fixture_.has(indexer) ? fixture_.rows(indexer).to(at::kInt) : Tensor());
     }
     return choices;
   }
@@ -79,7 +83,7 @@ class Profiles : public testing::Test {
   double indexer_sets_that_differ() const {
     model::Choices choices;
     layers(choices);
-    return sets_that_differ("indexer", choices.entries_TN);
+    return sets_that_differ("indexer", choices.entries_TA);
   }
   // Something that tells the profile apart from the dump's: a layer with nearly no equal token.
   void expect_rejected(const std::string& what) const {
@@ -91,7 +95,7 @@ class Profiles : public testing::Test {
 
   Fixture fixture_;
   model::Profile profile_;
-  model::Weights weights_;
+  RunModel run_;
   model::Layout layout_;
 };
 
@@ -113,7 +117,7 @@ TEST_P(RoundingProfiles, ChoicesFromTheReferencesInputsAreTheReferences) {
   model::Choices choices;
   layers(choices);
   const double experts = sets_that_differ("router", choices.experts_TA),
-               entries = sets_that_differ("indexer", choices.entries_TN);
+               entries = sets_that_differ("indexer", choices.entries_TA);
   if (other_fixture())
     std::printf("sets that differ: experts %.2f %%, entries %.2f %%\n", 100 * experts, 100 * entries);
   EXPECT_LE(experts, kExpertSets);
@@ -123,7 +127,7 @@ TEST_P(RoundingProfiles, ChoicesFromTheReferencesInputsAreTheReferences) {
 TEST_P(RoundingProfiles, TheHeadOnTheReferencesStreamsGivesItsLogits) {
   const at::NoGradGuard no_grad;
   const Tensor streams = fixture_.rows(fmt::format("streams.{}", num_layers() - 1));
-  const double error = relative_l2(model::head_logits(weights_, model::final_hidden(weights_, profile_, streams)),
+  const double error = relative_l2(run_.logits(streams),
                                    fixture_.rows("logits"));
   if (other_fixture()) std::printf("head: relative L2 %.1e\n", error);
   EXPECT_LE(error, kHeadL2);
@@ -136,19 +140,19 @@ TEST_P(RoundingProfiles, TheMtpBlockEqualsTheReference) {
   const Tensor ids = fixture_.at("input_ids");
   const Tensor last = fixture_.at(fmt::format("streams.{}", num_layers() - 1)).to(at::kFloat);
   const std::vector<model::Span> spans(static_cast<size_t>(batch), model::Span{0, count - 1, 0});
-  const model::Layout shorter = model::Layout::build(fixture_.config, spans, 0, at::kCPU);
-  model::Choices choices{true, {}, {}};
+  const model::Layout shorter = model::make_layout(fixture_.config, spans);
+  model::Choices choices = replayed();
   choices.experts_TA.resize(static_cast<size_t>(num_layers()) + 1);
-  choices.experts_TA.back() = fixture_.rows("router.mtp");
-  const model::Pass run{weights_, profile_, shorter, ids.narrow(1, 0, count - 1).flatten(), nullptr, &choices};
+  choices.experts_TA.back() = fixture_.rows("router.mtp").to(at::kInt);
+  const model::Pass run = run_.pass(shorter, ids.narrow(1, 0, count - 1).flatten(), nullptr, &choices);
   const Tensor streams = last.narrow(1, 0, count - 1).flatten(0, 1), next = ids.narrow(1, 1, count - 1).flatten();
   const Tensor wanted = fixture_.rows("mtp.streams"), got = model::mtp_streams(run, streams, next);
-  const double logits = relative_l2(model::mtp_logits(weights_, profile_, wanted), fixture_.rows("mtp.logits"));
+  const double logits = relative_l2(model::mtp_logits(run_.weights, profile_, wanted), fixture_.rows("mtp.logits"));
   if (other_fixture())
     std::printf("MTP: %.0f %% of tokens equal, logits %.1e\n", 100 * tokens_equal(got, wanted), logits);
   EXPECT_GE(tokens_equal(got, wanted), kTokensEqual);
   EXPECT_LE(logits, kHeadL2);
-  choices.replay = false;
+  choices.experts = model::Choices::Mode::record;
   model::mtp_streams(run, streams, next);
   EXPECT_LE(share((choices.experts_TA.back() != fixture_.rows("router.mtp")).any(1)), kExpertSets);
 }
@@ -210,7 +214,7 @@ TEST_F(Profiles, AWrongRoundingPointIsSeenInTheStreams) {
 TEST_F(Profiles, UnquantisedActivationsAreSeenInTheStreams) {
   for (const std::string dump : {"fp8", "fp8_fp4"}) {
     load(dump);
-    profile_.quantise = false;  // the weights stay quantised
+    run_.profile.quantise = false;  // the weights stay quantised
     expect_rejected(dump + " with activations not quantised");
   }
 }
@@ -231,13 +235,6 @@ TEST(Profile, NamesGiveTheirRoundingPointsAndOthersAreRefused) {
   EXPECT_TRUE(model::Profile::parse("fp8_fp4").fp4_experts);
   expect_error(base::Code::invalid_argument, {"fp16", "f32, bf16, fp8 or fp8_fp4"},
                [] { model::Profile::parse("fp16"); });
-}
-
-TEST(Profile, AnIndexerWidthThatIsNoPowerOfTwoIsRefusedWhereTheHadamardTransformIsUsed) {
-  const Tensor values = at::ones({2, 24});
-  EXPECT_TRUE(at::equal(model::index_entry(model::Profile::parse("bf16"), values), values));
-  expect_error(base::Code::invalid_argument, {"index_head_dim is 24", "fp8", "power of two"},
-               [&] { model::index_entry(model::Profile::parse("fp8"), values); });
 }
 
 }  // namespace

@@ -148,37 +148,51 @@ TEST(Weights, PublishedValuesAreBf16ExceptWhatIsStoredF32) {
   });
 }
 
-TEST(Weights, RunWeightsNeverShareMemoryWithTheMasters) {
+TEST(RunWeights, NeverShareMemoryWithTheMasters) {
   const Weights masters = Weights::initialise(small(), 6);
+  std::set<const void*> storage;
+  masters.visit([&](const TensorInfo&, const Tensor& tensor) { storage.insert(tensor.storage().data()); });
   for (const char* profile : {"f32", "bf16", "fp8"}) {
-    const Weights run = model::run_weights(masters, model::Profile::parse(profile));
-    std::set<const void*> storage;
-    masters.visit([&](const TensorInfo&, const Tensor& tensor) { storage.insert(tensor.storage().data()); });
-    run.visit([&](const TensorInfo& info, const Tensor& tensor) {
-      EXPECT_EQ(storage.count(tensor.storage().data()), 0u) << info.name;
-      EXPECT_TRUE(tensor.is_contiguous()) << info.name;
-      EXPECT_EQ(tensor.scalar_type(), info.stored_as == StoredAs::i64 ? at::kLong : at::kFloat) << info.name;
+    model::RunWeights run = model::RunWeights::trainable(masters, model::Profile::parse(profile));
+    run.visit_leaves([&](const TensorInfo& info, Tensor& leaf) {
+      EXPECT_EQ(storage.count(leaf.storage().data()), 0u) << info.name;
+      EXPECT_EQ(leaf.scalar_type(), info.stored_as == StoredAs::i64 ? at::kLong : at::kFloat) << info.name;
     });
   }
 }
 
-TEST(Weights, RunValuesAreTheMastersInF32AndQuantisedFromThePublishedValuesInFp8) {
+TEST(RunWeights, AreTheMastersInF32AndQuantisedFromThePublishedValuesInFp8) {
   const Weights masters = Weights::initialise(small(), 6);
-  const model::Profile fp4 = model::Profile::parse("fp8_fp4");
-  const Weights exact = model::run_weights(masters, model::Profile::parse("f32")),
-                quantised = model::run_weights(masters, fp4);
-  EXPECT_TRUE(at::equal(exact.layers[1].ffn.w2, masters.layers[1].ffn.w2));
+  const auto of = [&](const char* profile) {
+    return values_of(model::RunWeights::frozen(masters, model::Profile::parse(profile)));
+  };
+  const auto exact = of("f32"), quantised = of("fp8_fp4");
+  masters.visit([&](const TensorInfo& info, const Tensor& master) {
+    EXPECT_TRUE(at::equal(exact.at(info.name), master)) << info.name;
+  });
   const auto through = [](const Tensor& master, tensor::BlockFormat format) {
     return tensor::dequantise_blocks(tensor::quantise_blocks(master.to(at::kBFloat16), format));
   };
-  EXPECT_TRUE(
-      at::equal(quantised.layers[1].ffn.w2[3], through(masters.layers[1].ffn.w2[3], tensor::BlockFormat::e2m1)));
-  EXPECT_TRUE(at::equal(quantised.layers[1].ffn.shared_w1,
-                        through(masters.layers[1].ffn.shared_w1, tensor::BlockFormat::e4m3)));
-  EXPECT_TRUE(at::equal(quantised.mtp->e_proj, through(masters.mtp->e_proj, tensor::BlockFormat::e4m3)));
-  EXPECT_TRUE(at::equal(quantised.layers[1].attn.compressor->wkv,
-                        masters.layers[1].attn.compressor->wkv.to(at::kBFloat16).to(at::kFloat)));
-  EXPECT_TRUE(at::equal(quantised.layers[1].hc_attn.fn, masters.layers[1].hc_attn.fn));
+  const auto& layer = masters.layers[1];
+  EXPECT_TRUE(at::equal(quantised.at("layers.1.ffn.experts.{}.w2.weight")[3],
+                        through(layer.ffn.w2[3], tensor::BlockFormat::e2m1)));
+  EXPECT_TRUE(at::equal(quantised.at("layers.1.ffn.shared_experts.w1.weight"),
+                        through(layer.ffn.shared_w1, tensor::BlockFormat::e4m3)));
+  EXPECT_TRUE(at::equal(quantised.at("layers.1.attn.wo_a.weight"), through(layer.attn.wo_a, tensor::BlockFormat::e4m3)));
+  EXPECT_TRUE(at::equal(quantised.at("mtp.0.e_proj.weight"), through(masters.mtp->e_proj, tensor::BlockFormat::e4m3)));
+  EXPECT_TRUE(at::equal(quantised.at("layers.1.attn.compressor.wkv.weight"),
+                        layer.attn.compressor->wkv.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_TRUE(at::equal(quantised.at("layers.1.hc_attn_fn"), layer.hc_attn.fn));
+}
+
+TEST(RunWeights, AnEnginesAndAnActorsHoldTheSameValues) {
+  const Weights masters = Weights::initialise(small(), 7);
+  for (const char* name : {"f32", "bf16", "fp8", "fp8_fp4"}) {
+    const model::Profile profile = model::Profile::parse(name);
+    const auto engine = values_of(model::RunWeights::frozen(masters, profile));
+    for (const auto& [tensor, value] : values_of(model::RunWeights::trainable(masters, profile)))
+      EXPECT_TRUE(at::equal(value, engine.at(tensor))) << name << " " << tensor;
+  }
 }
 
 TEST(Weights, AClonesValuesAreItsOwn) {
@@ -194,7 +208,7 @@ TEST(Weights, CompressorNormsAreRoundedUnlessTheyAreStoredF32) {
     config.compressor_norm_f32 = f32;
     Weights weights = Weights::allocate(config, at::kCPU);
     weights.visit([](const TensorInfo&, Tensor& tensor) { tensor.fill_(1.001); });  // lies between two bf16 values
-    return model::run_weights(weights, model::Profile::parse("bf16")).layers[1].attn.compressor->norm[0].item<float>();
+    return model::RunWeights::frozen(weights, model::Profile::parse("bf16")).layers[1].attn.compressor->norm[0].item<float>();
   };
   EXPECT_EQ(norm_of(std::nullopt), 1.f);
   EXPECT_EQ(norm_of(false), 1.f);

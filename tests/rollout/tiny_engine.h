@@ -130,12 +130,14 @@ inline at::Tensor forward_logits(const model::Weights& masters, const std::strin
                                  const std::vector<int32_t>& ids) {
   const at::NoGradGuard no_grad;
   const model::Profile profile = model::Profile::parse(profile_name);
-  const model::Weights run = model::run_weights(masters, profile);
-  const model::Layout layout =
-      model::Layout::build(run.config, {{0, static_cast<int64_t>(ids.size()), 0}}, 0, at::kCPU);
+  const model::RunWeights run = model::RunWeights::trainable(masters, profile);
+  const auto count = static_cast<int64_t>(ids.size());
+  const model::RopeTables rope = model::RopeTables::make(run.config, count, at::kCPU);
+  const model::Layout layout = model::make_layout(run.config, std::vector<model::Span>{{0, count}});
   const at::Tensor ids_T = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
-  return model::head_logits(run,
-                            model::final_hidden(run, profile, model::forward_streams({run, profile, layout, ids_T})));
+  const at::Tensor streams =
+      model::forward_streams({.weights = run, .profile = profile, .layout = layout, .rope = rope, .ids_T = ids_T});
+  return model::head_logits(run, model::final_hidden(run, profile, streams));
 }
 
 // log_softmax(z / T) of ids[1..] from forward_logits.
@@ -163,7 +165,7 @@ inline void expect_same(const rollout::Output& got, const rollout::Output& want,
   EXPECT_EQ(got.response_ids, want.response_ids) << what;
   EXPECT_EQ(got.ended, want.ended) << what;
   EXPECT_EQ(got.text, want.text) << what;
-  expect_near(got.log_probs, want.log_probs, what);
+  EXPECT_EQ(got.log_probs, want.log_probs) << what;
 }
 
 }  // namespace test

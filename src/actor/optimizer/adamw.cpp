@@ -26,7 +26,7 @@ void AdamW::step(const std::vector<Tensor>& grads, double lr, double grad_factor
 }
 
 void AdamW::update(Slot& slot, const Tensor& grad, double lr, double grad_factor) {
-  CHECK(grad.sizes() == slot.master.sizes(), "{}", slot.name);
+  CHECK(grad.numel() == slot.master.numel(), "{}", slot.name);
   if (!slot.m.defined()) {
     slot.m = at::zeros_like(slot.master);
     slot.v = at::zeros_like(slot.master);
