@@ -1,9 +1,9 @@
 // Hyper-connections over raw f32: mixing, gates, Sinkhorn and their gradients (spec 3). Torch-free.
 //
-// Orders (decisions 5, 25). Sums over a row: kernels/cpu/row_inl.h. The mix fn . x is a product of kernels/cpu/matmul.h.
-// Sums over streams and over the rows and columns of comb: ascending, by fused multiply-add where there is a product; a
-// normalisation multiplies by the reciprocal of the sum. Gradients of weights: one chain over ascending tokens. No
-// token's result depends on the tokens around it.
+// Orders (decisions 5, 25). Sums over a row: kernels/cpu/row_inl.h. The mix fn . x is a product of
+// kernels/cpu/matmul.h. Sums over streams and over the rows and columns of comb: ascending, by fused multiply-add where
+// there is a product; a normalisation multiplies by the reciprocal of the sum. Gradients of weights: one chain over
+// ascending tokens. No token's result depends on the tokens around it.
 //
 // Letters: T tokens, M streams (1 to 8), D dim, X = (2 + M) * M rows of fn, base and mix; of the head X = M.
 #pragma once

@@ -2,8 +2,9 @@
 #include "kernels/cpu/pack.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -13,6 +14,19 @@ namespace kernels::cpu {
 namespace {
 
 constexpr int64_t kGrainBytes = 1 << 17;  // about 30 microseconds of copying
+
+float e4m3_value(uint8_t code) {
+  const int exponent = (code >> 3) & 15, mantissa = code & 7;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return code & 0x80 ? -magnitude : magnitude;
+}
+
+float e2m1_value(int code) {
+  constexpr std::array<float, 8> kMagnitudes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const float magnitude = kMagnitudes[static_cast<size_t>(code & 7)];
+  return code & 8 ? -magnitude : magnitude;
+}
 
 // body(panel) for every panel of [n, k].
 template <class F>
@@ -24,6 +38,25 @@ void for_panels(WeightFormat format, int64_t n, int64_t k, const F& body) {
 }
 
 }  // namespace
+
+float code_value(WeightFormat format, const uint8_t* panel, int64_t output, int64_t k) {
+  const PanelLayout layout = panel_layout(format);
+  const uint8_t* step = panel + k / layout.step_k * layout.step_bytes;
+  const int64_t j = k % layout.step_k;
+  switch (format) {
+    case WeightFormat::f32:
+      return reinterpret_cast<const float*>(step)[output];
+    case WeightFormat::bf16: {
+      const uint16_t bits = reinterpret_cast<const uint16_t*>(step)[2 * output + j];
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
+    case WeightFormat::e4m3:
+      return e4m3_value(step[2 * output + j]);
+    case WeightFormat::e2m1:
+      return e2m1_value(step[2 * output + j / 2] >> (4 * (j % 2)));
+  }
+  return 0;
+}
 
 int64_t panel_bytes(WeightFormat format, int64_t n, int64_t k) { return num_panels(n) * panel_size(format, k); }
 
@@ -106,6 +139,24 @@ void pack_e2m1(const uint8_t* codes, const float* block_scales, int64_t n, int64
     for (int64_t block = 0; block < blocks; ++block, scale_out += kPanel) {
       for (int64_t o = 0; o < outputs; ++o) scale_out[o] = scale_in[o * blocks + block];
       std::fill(scale_out + outputs, scale_out + kPanel, 0.0f);
+    }
+  });
+}
+
+void unpack(const PackedMatrix& weight, float* values) {
+  const PanelLayout layout = panel_layout(weight.format);
+  const int64_t blocks = layout.block_k == 0 ? 0 : ceil_div(weight.k, layout.block_k);
+  for_panels(weight.format, weight.n, weight.k, [&](int64_t panel) {
+    const auto* codes = static_cast<const uint8_t*>(weight.panels) + panel * panel_size(weight.format, weight.k);
+    const float* scales = weight.scales + panel * blocks * layout.scales_per_block;
+    const int64_t outputs = std::min(kPanel, weight.n - panel * kPanel);
+    for (int64_t o = 0; o < outputs; ++o) {
+      float* out = values + (panel * kPanel + o) * weight.k;
+      const int64_t lane = layout.scales_per_block == 1 ? 0 : o;
+      for (int64_t k = 0; k < weight.k; ++k) {
+        out[k] = code_value(weight.format, codes, o, k);
+        if (blocks > 0) out[k] *= scales[k / layout.block_k * layout.scales_per_block + lane];
+      }
     }
   });
 }

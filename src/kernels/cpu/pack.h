@@ -43,4 +43,8 @@ constexpr int64_t panel_size(WeightFormat format, int64_t k) {
   return ceil_div(k, layout.step_k) * layout.step_bytes;
 }
 
+// Weight (output, k) of a panel, without its scale. A NaN code's value is a number here: pack_e4m3 puts the NaN into
+// the scale.
+float code_value(WeightFormat format, const uint8_t* panel, int64_t output, int64_t k);
+
 }  // namespace kernels::cpu

@@ -115,8 +115,9 @@ void gradient_range(const NormRows& rows, const NormGradients& gradients, int64_
 void add_blocks(const float* blocks, int64_t num_blocks, int64_t k, float* to) {
   std::fill(to, to + k, 0.0f);
   for (int64_t b = 0; b < num_blocks; ++b) {
-    each_vector(k, [&](int64_t i, auto access)
-                       HWY_ATTR { access.store(hn::Add(access.load(to + i), access.load(blocks + b * k + i)), to + i); });
+    each_vector(k, [&](int64_t i, auto access) HWY_ATTR {
+      access.store(hn::Add(access.load(to + i), access.load(blocks + b * k + i)), to + i);
+    });
   }
 }
 

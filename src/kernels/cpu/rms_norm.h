@@ -3,8 +3,8 @@
 //
 //   u = x * rinv,  rinv = 1 / sqrt(sum(x^2) / k + eps),  y = u * weight, rounded
 //
-// then the last 2 * pairs dims turned (kernels/cpu/rope.h) and rounded, then the dims before them simulated. Sums over a
-// row: kernels/cpu/row_inl.h. Roundings and simulation are passed straight through by the gradient:
+// then the last 2 * pairs dims turned (kernels/cpu/rope.h) and rounded, then the dims before them simulated. Sums over
+// a row: kernels/cpu/row_inl.h. Roundings and simulation are passed straight through by the gradient:
 //
 //   g = dy (turned back) * weight,  dx = rinv * (g - u * (rinv * sum(g * x) / k)),  dweight = sum over rows of dy * u
 //

@@ -21,8 +21,8 @@ HWY_INLINE void rotate_rows(const TurnedRows& rows, int64_t begin, int64_t end) 
   for (int64_t r = begin; r < end; ++r) {
     const float* x = rows.x + r * rows.k;
     float* y = rows.y + r * rows.k;
-    each_vector(plain, [&](int64_t i, auto access)
-                           HWY_ATTR { access.store(round_if<kBf16>(access.load(x + i)), y + i); });
+    each_vector(plain,
+                [&](int64_t i, auto access) HWY_ATTR { access.store(round_if<kBf16>(access.load(x + i)), y + i); });
     if (x != y) std::copy(x + plain, x + rows.k, y + plain);
     turn_pairs<kBf16>(rows.turn, r, y + plain);
   }

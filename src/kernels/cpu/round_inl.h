@@ -41,10 +41,9 @@ HWY_INLINE V to_grid(V v) {
   const D d;
   const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(di, v);
-  const auto exponent =
-      hn::Max(hn::And(bits, hn::Set(di, 0x7f800000)), hn::Set(di, (127 + kMinExponent) << 23));
-  const auto shift = hn::BitCast(
-      d, hn::Or(hn::Add(exponent, hn::Set(di, (23 - kMantissa) << 23)), hn::Set(di, 0x00400000)));
+  const auto exponent = hn::Max(hn::And(bits, hn::Set(di, 0x7f800000)), hn::Set(di, (127 + kMinExponent) << 23));
+  const auto shift =
+      hn::BitCast(d, hn::Or(hn::Add(exponent, hn::Set(di, (23 - kMantissa) << 23)), hn::Set(di, 0x00400000)));
   const V rounded = hn::Sub(hn::Add(v, shift), shift);
   return hn::Or(rounded, hn::And(v, hn::SignBit(d)));  // -0 stays
 }

@@ -73,13 +73,14 @@ HWY_INLINE void each_chain(int64_t n, const Body& body) {
   }
 }
 
+// UpperHalf unqualified: the baseline, a single lane, has none.
 template <class DD>
 HWY_INLINE float fold_lanes(DD d, hn::Vec<DD> v) {
   if constexpr (hn::MaxLanes(d) == 1) {
     return hn::GetLane(v);
   } else {
     const hn::Half<DD> half;
-    return fold_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return fold_lanes(half, hn::Add(hn::LowerHalf(half, v), UpperHalf(half, v)));
   }
 }
 

@@ -18,8 +18,8 @@ namespace kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 void round_range(const float* from, float* to, int64_t count) {
-  each_vector(count, [&](int64_t i, auto access)
-                         HWY_ATTR { access.store(round_to_bf16(access.load(from + i)), to + i); });
+  each_vector(count,
+              [&](int64_t i, auto access) HWY_ATTR { access.store(round_to_bf16(access.load(from + i)), to + i); });
 }
 
 void simulate_range(const GroupedRows& rows, BlockFormat format, int64_t begin, int64_t end) {

@@ -23,8 +23,8 @@ struct GroupedRows {
 // group with a NaN or an infinity is NaN throughout.
 void simulate_groups(const GroupedRows& rows, BlockFormat format);
 
-// Each row: Hadamard transform in natural (Sylvester) order, dim a power of two, by butterflies (a, b) -> (a + b, a - b)
-// over the strides 1, 2, 4, .., dim / 2; times dim^-0.5; to bf16; e2m1 in groups of 32.
+// Each row: Hadamard transform in natural (Sylvester) order, dim a power of two, by butterflies (a, b) -> (a + b, a -
+// b) over the strides 1, 2, 4, .., dim / 2; times dim^-0.5; to bf16; e2m1 in groups of 32.
 void hadamard_e2m1(const float* from, float* to, int64_t rows, int64_t dim);
 
 }  // namespace kernels::cpu

@@ -36,7 +36,16 @@ struct SinkhornLanes {
   float eps;
   V c[kSize * kSize];  // row j, column k at j * m + k; m is kM where that is known
 
+  HWY_INLINE void start(int num_streams, int64_t num_iters, float sum_eps) {
+    m = num_streams, iters = num_iters, eps = sum_eps;
+  }
+
   HWY_INLINE int size() const { return kM > 0 ? kM : m; }
+
+  HWY_INLINE void store(float* matrix) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < size() * size(); ++i) hn::Store(c[i], D(), matrix + i * kWidth);
+  }
 
   // c = softmax over each row. matrix: its logits, replaced by the softmax.
   HWY_INLINE void softmax_rows(float* matrix) {
@@ -120,8 +129,7 @@ struct SinkhornLanes {
       undo(false, trail + (2 * i - 1) * stride);
     }
     undo(true, trail);
-#pragma GCC unroll 16
-    for (int i = 0; i < size() * size(); ++i) hn::Store(c[i], D(), gradient + i * kWidth);
+    store(gradient);
     for (int j = 0; j < size(); ++j) {
       const float* p = softmax + j * size() * kWidth;
       float* g = gradient + j * size() * kWidth;

@@ -5,7 +5,6 @@
 
 #include "tensor/formats/e2m1.h"
 #include "tensor/formats/e4m3.h"
-#include "tensor/formats/simulate_cpu.h"
 #include "tensor/formats/ue8m0.h"
 #include "tensor/text.h"
 
@@ -30,9 +29,9 @@ void check_matrix(const std::vector<int64_t>& shape, BlockFormat format) {
   }
 }
 
-// scale_byte of formats/simulate_cpu.h; 255 where amax is not finite.
+// scale_byte of kernels/cpu/scale_rule.h; 255 where amax is not finite.
 Tensor scale_bytes(const Tensor& amax, BlockFormat format) {
-  const ScaleRule rule = scale_rule(format);
+  const kernels::cpu::ScaleRule rule = kernels::cpu::scale_rule(format);
   const Tensor bits = amax.contiguous().view(at::kInt);
   const Tensor exponent = at::bitwise_right_shift(bits, 23);
   const Tensor above = bits.bitwise_and(0x7fffff) > rule.mantissa;
@@ -62,12 +61,30 @@ Tensor values_of(const Tensor& codes, BlockFormat format) {
   return format == BlockFormat::e4m3 ? e4m3_decode(codes) : e2m1_values(codes);
 }
 
-// Each scale repeated over its block: [..., R', C'] -> [..., R, C].
-Tensor spread(const Tensor& scales, Block block, int64_t rows, int64_t columns) {
-  std::vector<int64_t> sizes = scales.sizes().vec();
-  sizes.insert(sizes.end() - 1, block.rows);
-  sizes.push_back(block.columns);
-  return from_blocks(scales.unsqueeze(-1).unsqueeze(-3).expand(sizes), rows, columns);
+void check_dtype(const Tensor& values) {
+  if (values.scalar_type() == at::kFloat || values.scalar_type() == at::kBFloat16) return;
+  fail(Code::invalid_argument, "block scales: the values are {}, they must be f32 or bf16",
+       toString(values.scalar_type()));
+}
+
+// [..., R', r, C', c] -> [..., R', 1, C', 1].
+Tensor amax_of_blocks(const Tensor& blocks) { return blocks.abs().amax({-3, -1}, /*keepdim=*/true); }
+
+// Groups along the last dim, zeros beyond the edge: [..., C] -> [..., C', group].
+Tensor to_groups(const Tensor& values, int64_t group) {
+  const int64_t more = ceil_div(values.size(-1), group) * group - values.size(-1);
+  return (more == 0 ? values : at::constant_pad_nd(values, {0, more})).unflatten(-1, {-1, group});
+}
+
+struct Groups {
+  Tensor codes;  // [..., C', group], one a byte
+  Tensor bytes;  // [..., C', 1]
+};
+Groups groups_of(const Tensor& values, int64_t group, BlockFormat format) {
+  const Tensor groups = to_groups(values.to(at::kFloat), group);
+  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(kernels::cpu::activation_floor(format));
+  const Tensor bytes = scale_bytes(amax, format);
+  return {codes_of(groups * ue8m0_reciprocal(bytes), format), bytes};
 }
 
 }  // namespace
@@ -90,15 +107,12 @@ std::vector<int64_t> scale_shape(const std::vector<int64_t>& shape, BlockFormat 
 
 Quantised quantise_blocks(const Tensor& weight, BlockFormat format) {
   check_matrix(weight.sizes().vec(), format);
-  if (weight.scalar_type() != at::kFloat && weight.scalar_type() != at::kBFloat16) {
-    fail(Code::invalid_argument, "block scales: the weight is {}, it must be f32 or bf16",
-         toString(weight.scalar_type()));
-  }
+  check_dtype(weight);
   const at::NoGradGuard no_grad;
   const Tensor blocks = to_blocks(weight.to(at::kFloat), block_of(format));
-  const Tensor amax = blocks.abs().amax({-3, -1}, /*keepdim=*/true);
+  const Tensor amax = amax_of_blocks(blocks);
   const Tensor zero = amax == 0;
-  const Tensor bytes = scale_bytes(amax, format).masked_fill_(zero, kZeroBlockByte);
+  const Tensor bytes = scale_bytes(amax, format).masked_fill_(zero, kernels::cpu::kZeroBlockByte);
   const Tensor scaled = (blocks * ue8m0_reciprocal(bytes)).masked_fill_(zero, 0);
   Tensor codes = from_blocks(codes_of(scaled, format), weight.size(-2), weight.size(-1));
   if (format == BlockFormat::e2m1) codes = e2m1_pack(codes);
@@ -120,33 +134,39 @@ Tensor dequantise_blocks(const Quantised& quantised) {
   }
   const Tensor factors = scales.scalar_type() == at::kByte ? ue8m0_decode(scales) : scales;
   Tensor values = values_of(format == BlockFormat::e2m1 ? e2m1_unpack(codes) : codes, format);
-  return values.mul_(spread(factors, block_of(format), shape[shape.size() - 2], shape.back()));
+  return values.mul_(spread_over_blocks(factors, format, shape[shape.size() - 2], shape.back()));
 }
 
-Tensor simulate_groups_reference(const Tensor& values, int64_t group, BlockFormat format) {
+Quantised quantise_groups(const Tensor& values, int64_t group, BlockFormat format) {
   CHECK(group > 0 && values.dim() > 0);
+  check_dtype(values);
   const at::NoGradGuard no_grad;
-  const int64_t columns = values.size(-1);
-  if (values.numel() == 0) return values.contiguous().clone();
-  const int64_t more = ceil_div(columns, group) * group - columns;
-  const Tensor wide = values.to(at::kFloat);
-  const Tensor groups = (more == 0 ? wide : at::constant_pad_nd(wide, {0, more})).unflatten(-1, {-1, group});
-  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(activation_floor(format));
-  const Tensor bytes = scale_bytes(amax, format);
-  const Tensor codes = codes_of(groups * ue8m0_reciprocal(bytes), format);
-  const Tensor result = values_of(codes, format) * ue8m0_decode(bytes);
-  return result.flatten(-2).slice(-1, 0, columns).contiguous().to(values.scalar_type());
+  const Groups groups = groups_of(values, group, format);
+  Tensor codes = groups.codes.flatten(-2).slice(-1, 0, values.size(-1)).contiguous();
+  if (format == BlockFormat::e2m1) codes = e2m1_pack(codes);
+  return {codes, groups.bytes.squeeze(-1).contiguous(), format};
+}
+
+Tensor block_amax(const Tensor& weight, BlockFormat format) {
+  check_matrix(weight.sizes().vec(), format);
+  return amax_of_blocks(to_blocks(weight, block_of(format))).squeeze(-1).squeeze(-2);
+}
+
+Tensor spread_over_blocks(const Tensor& per_block, BlockFormat format, int64_t rows, int64_t columns) {
+  const Block block = block_of(format);
+  std::vector<int64_t> sizes = per_block.sizes().vec();
+  sizes.insert(sizes.end() - 1, block.rows);
+  sizes.push_back(block.columns);
+  return from_blocks(per_block.unsqueeze(-1).unsqueeze(-3).expand(sizes), rows, columns);
 }
 
 Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
   CHECK(group > 0 && values.dim() > 0);
-  if (!values.is_cpu()) return simulate_groups_reference(values, group, format);
   const at::NoGradGuard no_grad;
-  const Tensor input = values.to(at::kFloat).contiguous();
-  Tensor result = at::empty_like(input);
-  simulate_groups_cpu(
-      {input.const_data_ptr<float>(), result.mutable_data_ptr<float>(), input.numel(), values.size(-1), group}, format);
-  return result.to(values.scalar_type());
+  if (values.numel() == 0) return values.contiguous().clone();
+  const Groups groups = groups_of(values, group, format);
+  const Tensor result = values_of(groups.codes, format) * ue8m0_decode(groups.bytes);
+  return result.flatten(-2).slice(-1, 0, values.size(-1)).contiguous().to(values.scalar_type());
 }
 
 }  // namespace tensor

@@ -11,11 +11,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/scale_rule.h"
 #include "tensor/tensor.h"
 
 namespace tensor {
 
-enum class BlockFormat { e4m3, e2m1 };
+using kernels::cpu::BlockFormat;
 
 struct Quantised {
   Tensor codes;   // uint8 [..., R, C] (e4m3) or [..., R, C/2] (e2m1, low nibble = even column)
@@ -35,12 +36,20 @@ Quantised quantise_blocks(const Tensor& weight, BlockFormat format);
 // Error{invalid_argument} when the shapes of codes and scales don't belong together, with both.
 Tensor dequantise_blocks(const Quantised& quantised);
 
-// Activations: each value replaced by what it is after quantising in groups of `group` along the last dim and back. f32
-// or bf16, result in the same dtype and shape, contiguous. Floor of a group's largest magnitude: 1e-4 (e4m3), 6 *
-// 2^-126 (e2m1). No gradient: see tensor/round.h. On a CPU a fast path, equal to the bit.
-Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format);
+// Activations [..., C]: codes (as above; one group of `group` values along the last dim has one scale) and ue8m0 scales
+// [..., ceil(C/group)]. Floor of a group's largest magnitude: 1e-4 (e4m3), 6 * 2^-126 (e2m1). f32 or bf16.
+// Error{invalid_argument}: another dtype, e2m1 with an odd C.
+Quantised quantise_groups(const Tensor& values, int64_t group, BlockFormat format);
 
-// The definition of simulate_groups by tensor operations, for any device.
-Tensor simulate_groups_reference(const Tensor& values, int64_t group, BlockFormat format);
+// The largest magnitude of each block of a weight f32 [..., R, C]: shaped as its scales. 0 where all are zero.
+Tensor block_amax(const Tensor& weight, BlockFormat format);
+
+// One number for each block -> [..., R, C] with that number at every place of its block. rows, columns: R, C.
+Tensor spread_over_blocks(const Tensor& per_block, BlockFormat format, int64_t rows, int64_t columns);
+
+// Activations: each value replaced by what it is after quantising in groups of `group` along the last dim and back
+// (quantise_groups and dequantised). Result in the same dtype and shape, contiguous. No gradient. What kernels run:
+// kernels/simulate.h.
+Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format);
 
 }  // namespace tensor

@@ -1,5 +1,7 @@
 // For tests of kernels: running on every instruction set that was compiled and that this machine has, and input values.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -25,6 +27,11 @@ inline std::vector<float> noise(int64_t count, uint32_t seed, float scale = 1) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = normal(random);
   return values;
+}
+
+inline void expect_close(const std::vector<float>& values, const std::vector<float>& wanted, float bound) {
+  ASSERT_EQ(values.size(), wanted.size());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i], bound) << i;
 }
 
 }  // namespace test
