@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -14,6 +15,7 @@ namespace rollout {
 namespace {
 
 constexpr size_t kBlock = kernels::cpu::kVocabBlock;
+constexpr uint64_t kIdBits = 0xffffffff;  // of a key
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A score that at least `count` ids reach: the count-th best of the maxima of V / 64 groups of ids.
@@ -25,7 +27,9 @@ float reached_by(std::span<const float> logits_V, size_t count) {
     std::array<float, kLanes> lanes;
     lanes.fill(-kInfinity);
     for (size_t i = at; i < at + kBlock; i += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = std::max(lanes[lane], logits_V[i + lane]);
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = logits_V[i + lane] > lanes[lane] ? logits_V[i + lane] : lanes[lane];
+      }
     }
     maxima.insert(maxima.end(), lanes.begin(), lanes.end());
   }
@@ -63,40 +67,60 @@ double RowSampler::mass_of(std::span<const float> weights_V, float least) {
   return std::accumulate(masses_.begin(), masses_.end(), 0.0);
 }
 
-// The ids that top-k and top-p keep.
-std::span<const uint32_t> RowSampler::list_best(std::span<const float> logits_V, const SamplingParams& params) {
-  const double total = mass_of(weights_, 0);
+// Ids that may be kept by top-k and top-p, all those that are among them, as keys that ascend in the order (higher
+// score, lower id).
+std::span<uint64_t> RowSampler::list_candidates(std::span<const float> logits_V, const SamplingParams& params,
+                                                double total) {
   // Ids lighter than (1 - p) / V of the mass together weigh less than 1 - p, so the heavier ones reach p without them.
   const double spare = 0.999 * (1 - params.top_p) * total / static_cast<double>(logits_V.size());
   const float lightest = std::max(static_cast<float>(spare), std::numeric_limits<float>::denorm_min());
   const float lowest = params.top_k > 0 ? reached_by(logits_V, static_cast<size_t>(params.top_k)) : -kInfinity;
-  candidates_.resize(logits_V.size());
-  auto end = candidates_.begin();
-  for (size_t i = 0; i < logits_V.size(); ++i) {  // without a branch on what is kept
-    *end = static_cast<uint32_t>(i);
-    end += int{weights_[i] >= lightest} & int{logits_V[i] >= lowest};
+  if (candidates_.size() < logits_V.size()) candidates_.resize(logits_V.size());
+  size_t count = 0;
+  for (size_t i = 0; i < logits_V.size(); ++i) {  // no branch: what is kept cannot be foretold
+    candidates_[count] = i;
+    count += size_t{weights_[i] >= lightest} & size_t{logits_V[i] >= lowest};
   }
-  const auto better = [&](uint32_t a, uint32_t b) {
-    return logits_V[a] != logits_V[b] ? logits_V[a] > logits_V[b] : a < b;
-  };
-  if (params.top_k > 0 && params.top_k < end - candidates_.begin()) {
-    const auto next = candidates_.begin() + params.top_k;
-    std::nth_element(candidates_.begin(), next, end, better);
-    end = next;
+  const std::span<uint64_t> found(candidates_.data(), count);
+  for (uint64_t& key : found) {
+    const uint32_t bits = std::bit_cast<uint32_t>(logits_V[key] + 0.0f);  // -0 equals 0
+    const uint32_t falling = bits >> 31 ? bits : ~bits & 0x7fffffffu;
+    key |= uint64_t{falling} << 32;
   }
-  if (params.top_p >= 1) return {candidates_.begin(), end};
-  // Sorted piece by piece: the mass is often reached early.
+  return found;
+}
+
+// The ids that top-k and top-p keep, as keys; their low 32 bits are the ids.
+std::span<const uint64_t> RowSampler::list_best(std::span<const float> logits_V, const SamplingParams& params) {
+  const double total = params.top_p < 1 ? mass_of(weights_, 0) : 0;
+  const std::span<uint64_t> found = list_candidates(logits_V, params, total);
+  const auto first = found.begin();
+  auto end = found.end();
+  if (params.top_k > 0 && params.top_k < end - first) {
+    std::nth_element(first, first + params.top_k, end);
+    end = first + params.top_k;
+  }
+  if (params.top_p >= 1) return {first, end};
+  const auto weight = [&](uint64_t key) { return double{weights_[key & kIdBits]}; };
+  const double target = params.top_p * total;
+  // Halves the range that holds the last id to keep, then sorts what is left of it.
   double mass = 0;
-  for (auto at = candidates_.begin(); at != end;) {
-    const auto piece = at + std::min<std::ptrdiff_t>(end - at, 256 + 3 * (at - candidates_.begin()));
-    if (piece != end) std::nth_element(at, piece, end, better);
-    std::sort(at, piece, better);
-    for (; at != piece; ++at) {
-      mass += weights_[*at];
-      if (mass >= params.top_p * total) return {candidates_.begin(), at + 1};
+  auto begin = first;
+  while (end - begin > 256) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end);
+    double half = 0;
+    for (auto at = begin; at != middle; ++at) half += weight(*at);
+    if (mass + half >= target) {
+      end = middle;
+    } else {
+      mass += half;
+      begin = middle;
     }
   }
-  return {candidates_.begin(), end};
+  std::sort(begin, end);
+  while (begin != end && mass < target) mass += weight(*begin++);
+  return {first, begin};
 }
 
 // masses_ are those of weights_V.
@@ -123,11 +147,11 @@ size_t RowSampler::choose(std::span<const float> logits_V, const SamplingParams&
   const float least = static_cast<float>(params.min_p);  // the highest weight is 1
   if (params.top_p >= 1 && params.top_k <= 0) return walk(weights_, least, u * mass_of(weights_, least));
   kept_weights_.resize(logits_V.size());
-  const std::span<const uint32_t> kept = list_best(logits_V, params);
-  for (const uint32_t id : kept) kept_weights_[id] = weights_[id];
+  const std::span<const uint64_t> kept = list_best(logits_V, params);
+  for (const uint64_t key : kept) kept_weights_[key & kIdBits] = weights_[key & kIdBits];
   const std::span<const float> weights(kept_weights_.data(), logits_V.size());
   const size_t id = walk(weights, least, u * mass_of(weights, least));
-  for (const uint32_t each : kept) kept_weights_[each] = 0;
+  for (const uint64_t key : kept) kept_weights_[key & kIdBits] = 0;
   return id;
 }
 

@@ -46,12 +46,13 @@ class RowSampler {
   double mass_of(std::span<const float> weights_V, float least);
   size_t choose(std::span<const float> logits_V, const SamplingParams& params, double u);
   size_t walk(std::span<const float> weights_V, float least, double target) const;
-  std::span<const uint32_t> list_best(std::span<const float> logits_V, const SamplingParams& params);
+  std::span<uint64_t> list_candidates(std::span<const float> logits_V, const SamplingParams& params, double total);
+  std::span<const uint64_t> list_best(std::span<const float> logits_V, const SamplingParams& params);
 
   std::vector<float> shifted_, weights_;  // y - max y; its exponential
   kernels::cpu::RowStatistics row_;
   std::vector<double> masses_;        // of each block of ids
-  std::vector<uint32_t> candidates_;  // what list_best() sorts
+  std::vector<uint64_t> candidates_;  // keys: score and id
   std::vector<float> kept_weights_;   // all 0 between draws
 };
 

@@ -230,20 +230,12 @@ TEST(Sampler, TopPOverALargeVocabularyEqualsASortOfAllTokens) {
   EXPECT_GT(seen.size() + 2, nucleus.size());  // each of the 20 or so has a chance above 1/1000
 }
 
-// What sampler.h states, without blocks of lanes or pieces of a sort: sort all ids, keep, then one f64 chain over the
-// kept ids. A draw may differ from it only where the target falls within rounding of a boundary between two ids.
-int32_t plain_draw(const std::vector<float>& logits, const SamplingParams& params, double u) {
-  std::vector<double> weights(logits.size());
-  std::vector<size_t> order(logits.size());
-  double total = 0;
-  const double highest = *std::max_element(logits.begin(), logits.end());
-  for (size_t i = 0; i < order.size(); ++i) {
-    weights[i] = std::exp((logits[i] - highest) / params.temperature);
-    total += weights[i];
-    order[i] = i;
-  }
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+// What sampler.h states, without blocks of lanes or a partial sort: all ids in order (best first), those that are kept,
+// then one f64 chain over them. A draw may differ from it only where the target falls within rounding of a boundary
+// between two ids.
+int32_t plain_draw(const std::vector<double>& weights, std::vector<size_t> order, const SamplingParams& params,
+                   double u) {
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(params.top_k)));
   double mass = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -261,7 +253,7 @@ int32_t plain_draw(const std::vector<float>& logits, const SamplingParams& param
   return static_cast<int32_t>(order.back());
 }
 
-TEST(Sampler, BlocksAndPiecesDrawWhatThePlainMethodDraws) {
+TEST(Sampler, BlocksAndPartialSortsDrawWhatThePlainMethodDraws) {
   for (const int64_t size : {40, 1024, 5000, 40000}) {
     std::vector<float> logits = normal_logits(size, 2.0, 31);
     for (size_t i = 0; i < logits.size(); i += 3) logits[i] = std::round(logits[i]);  // ties
