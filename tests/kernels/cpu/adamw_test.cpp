@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "kernels/cpu/each_target.h"
 
 namespace kernels::cpu {
 namespace {
@@ -39,18 +40,20 @@ State updated(State state, const AdamwFactors& f) {
   return state;
 }
 
-TEST(CpuAdamw, EachElementIsTheScalarFormulaToTheBit) {
-  for (const int64_t count : kSizes) {
-    State want = start(count);
-    const AdamwFactors& f = kFactors;
-    for (size_t i = 0; i < want.master.size(); ++i) {
-      const float g = f.clip * want.grad[i];
-      want.m[i] = f.beta1 * want.m[i] + f.rest1 * g;
-      want.v[i] = f.beta2 * want.v[i] + (f.rest2 * g) * g;
-      want.master[i] = f.keep * want.master[i] - (f.rate * want.m[i]) / (std::sqrt(want.v[i]) * f.root + f.eps);
+TEST(CpuAdamw, EachElementIsTheScalarFormulaToTheBitOnEveryTarget) {
+  test::on_each_target([] {
+    for (const int64_t count : kSizes) {
+      State want = start(count);
+      const AdamwFactors& f = kFactors;
+      for (size_t i = 0; i < want.master.size(); ++i) {
+        const float g = f.clip * want.grad[i];
+        want.m[i] = f.beta1 * want.m[i] + f.rest1 * g;
+        want.v[i] = f.beta2 * want.v[i] + (f.rest2 * g) * g;
+        want.master[i] = f.keep * want.master[i] - (f.rate * want.m[i]) / (std::sqrt(want.v[i]) * f.root + f.eps);
+      }
+      EXPECT_TRUE(updated(start(count), f) == want) << count;
     }
-    EXPECT_TRUE(updated(start(count), f) == want) << count;
-  }
+  });
 }
 
 TEST(CpuAdamw, ThreadsDoNotChangeABit) {
@@ -76,21 +79,23 @@ TEST(CpuAdamw, AGradientThatIsNotFiniteStaysVisible) {
   EXPECT_TRUE(std::isfinite(state.master[4]));
 }
 
-TEST(CpuSumOfSquares, StandsInTheStatedOrder) {
-  for (const int64_t count : kSizes) {
-    const std::vector<float> values = normal_values(count, 5);
-    double want = 0;
-    for (size_t at = 0; at < values.size(); at += 4096) {
-      std::array<double, 8> lanes{};
-      for (size_t i = at; i < std::min(values.size(), at + 4096); ++i) {
-        lanes[(i - at) % 8] += double{values[i]} * double{values[i]};
+TEST(CpuSumOfSquares, StandsInTheStatedOrderOnEveryTarget) {
+  test::on_each_target([] {
+    for (const int64_t count : kSizes) {
+      const std::vector<float> values = normal_values(count, 5);
+      double want = 0;
+      for (size_t at = 0; at < values.size(); at += 4096) {
+        std::array<double, 8> lanes{};
+        for (size_t i = at; i < std::min(values.size(), at + 4096); ++i) {
+          lanes[(i - at) % 8] += double{values[i]} * double{values[i]};
+        }
+        double sum = 0;
+        for (const double lane : lanes) sum += lane;
+        want += sum;
       }
-      double sum = 0;
-      for (const double lane : lanes) sum += lane;
-      want += sum;
+      EXPECT_EQ(sum_of_squares(values.data(), count), want) << count;
     }
-    EXPECT_EQ(sum_of_squares(values.data(), count), want) << count;
-  }
+  });
 }
 
 TEST(CpuSumOfSquares, IsBeyondTheRangeOfF32AndKeepsWhatIsNotFinite) {
