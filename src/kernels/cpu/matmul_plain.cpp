@@ -1,6 +1,5 @@
 // The products element by element, in the order that matmul.h defines.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -8,39 +7,6 @@
 
 namespace kernels::cpu {
 namespace {
-
-float e4m3_value(uint8_t code) {
-  const int exponent = (code >> 3) & 15, mantissa = code & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return code & 0x80 ? -magnitude : magnitude;
-}
-
-float e2m1_value(int code) {
-  constexpr std::array<float, 8> kMagnitudes = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  const float magnitude = kMagnitudes[static_cast<size_t>(code & 7)];
-  return code & 8 ? -magnitude : magnitude;
-}
-
-// Weight (output, k) of a panel, without its scale.
-float weight_at(WeightFormat format, const uint8_t* panel, int64_t output, int64_t k) {
-  const PanelLayout layout = panel_layout(format);
-  const uint8_t* step = panel + k / layout.step_k * layout.step_bytes;
-  const int64_t j = k % layout.step_k;
-  switch (format) {
-    case WeightFormat::f32:
-      return reinterpret_cast<const float*>(step)[output];
-    case WeightFormat::bf16: {
-      const uint16_t bits = reinterpret_cast<const uint16_t*>(step)[2 * output + j];
-      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    }
-    case WeightFormat::e4m3:
-      return e4m3_value(step[2 * output + j]);
-    case WeightFormat::e2m1:
-      return e2m1_value(step[2 * output + j / 2] >> (4 * (j % 2)));
-  }
-  return 0;
-}
 
 float round_to_bf16(float value) {
   if (std::isnan(value)) return std::bit_cast<float>(0x7FC00000u);
@@ -56,7 +22,7 @@ float dot(const PackedMatrix& weight, int64_t panel, int64_t output, const float
   for (int64_t begin = 0; begin < weight.k; begin += block_k) {
     float partial = 0;
     for (int64_t k = begin; k < std::min(begin + block_k, weight.k); ++k) {
-      partial = std::fma(input[k], weight_at(weight.format, codes, output, k), partial);
+      partial = std::fma(input[k], code_value(weight.format, codes, output, k), partial);
     }
     if (layout.block_k == 0) return partial;
     const int64_t block = panel * ceil_div(weight.k, block_k) + begin / block_k;
