@@ -30,7 +30,7 @@ cpu::AdamwFactors factors_of(const AdamwStep& step) {
 
 void adamw(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, const AdamwStep& step) {
   CHECK(step.step >= 1, "step {}", step.step);
-  for (const Tensor* state : {&master, &m, &v, &grad}) {
+  for (const Tensor* state : std::initializer_list<const Tensor*>{&master, &m, &v, &grad}) {
     CHECK(state->sizes() == master.sizes() && state->scalar_type() == master.scalar_type() &&
           state->device() == master.device() && (state == &grad || state->is_contiguous()));
   }
