@@ -12,6 +12,8 @@
 
 namespace actor {
 
+using tensor::Tensor;
+
 struct Microbatch {
   std::vector<size_t> members;  // indices into the sequences that it was packed from
   int64_t num_tokens = 0;       // T

@@ -5,8 +5,11 @@
 //   score row at position p = wgate . x + ape[p mod ratio]
 //   entry = turn(norm(round(sum_rows softmax(score) * kv)))          position of the turn: first token of the own block
 //
-// Order: the row maximum, then numerators and denominator by ascending row, weights normalised, then summed by row (f32;
-// decisions 17). The same function of the same rows in bulk, in chunks and in decode.
+// Order: the row maximum, then numerators and denominator by ascending row, weights normalised, then summed by row
+// (f32; decisions 17; a chain of fused multiply-adds). The same function of the same rows in bulk, in chunks and in
+// decode.
+//
+// Gradient (spec 4.5): dkv = w dy, dscore = w dy (kv - y); ape collects dscore over ascending tokens.
 //
 // Letters: T tokens, K entry dim, C channels (K, or 2K with overlap), B new entries, P rows kept (EntryLayout::rows), S
 // slots.
@@ -18,13 +21,17 @@ namespace kernels {
 
 using tensor::Tensor;
 
-// Rows of open blocks, row = position mod P. f32.
+// Rows of open blocks, row = position mod P; score with ape. f32. Only rows that the sequence itself wrote are read.
 struct CompressorState {
   Tensor kv_SPC, score_SPC;
   Tensor entries_SNK;  // finished entries
 };
 
-enum class EntryGrid { none, kv_e4m3, index_e2m1 };  // kv: dims before the rope dims, groups of 64; index: hadamard_e2m1
+enum class EntryGrid {
+  none,
+  kv_e4m3,
+  index_e2m1
+};  // kv: dims before the rope dims, groups of 64; index: hadamard_e2m1
 
 struct CompressorOptions {
   double eps = 1e-6;

@@ -4,8 +4,9 @@
 //   y_e = round(w2 simulate(h));  out = round(sum over chosen experts, ascending id, of y_e, then the shared expert)
 //
 // Rows are grouped by expert, each expert's products run over its rows; the sum is per token in the order above, f32.
-// Gradients: clamps pass none outside their range (at the limit itself they pass); rounding and simulation are straight-
-// through; every gradient sum has one fixed order.
+// Gradients: clamps pass none outside their range (at the limit itself they pass); rounding and simulation are
+// straight-through; every gradient sum has one fixed order: dW over ascending tokens; dx over a token's experts of dg
+// W1, then of du W3, both ascending; d(weight) as kernels/cpu/experts.h. Kept for backward: g and u.
 //
 // Letters: T tokens, D hidden_size, E experts, A experts per token, F intermediate size.
 #pragma once

@@ -1,6 +1,6 @@
-// Manifold-constrained hyper-connections: how a layer reads from and writes to the M residual streams (spec 3; gradients
-// 3.6). f32 throughout, one rounding of each result. Sums: the mix is a matrix product (one chain over K), streams in
-// order, post * f first.
+// Manifold-constrained hyper-connections: how a layer reads from and writes to the M residual streams (spec 3;
+// gradients 3.6). f32 throughout, one rounding of each result. Sums: the mix is a matrix product (one chain over K),
+// streams in order, post * f first.
 //
 // Letters: T tokens, M hc_mult, D hidden_size.
 #pragma once

@@ -26,16 +26,18 @@ class Matrix {
 
   // An engine's: panels allocated, filled by set(). device other than CPU: values instead of panels.
   Matrix(MatrixShape shape, cpu::WeightFormat format, tensor::Device device = at::kCPU);
-  // Matrix `index` of the stack (0 for a single one) from its codes and scales, or from values [N, K] (f32 or bf16; of a
-  // bf16 format they are rounded). The format must be the constructor's.
+  // Matrix `index` of the stack (0 for a single one) from its codes and scales, or from values [N, K] (f32 or bf16; of
+  // a bf16 format they are rounded). The format must be the constructor's.
   void set(int64_t index, const tensor::Quantised& quantised);
   void set(int64_t index, const Tensor& values_NK);
 
   // A trainable one: `values` ([N, K] or [E, N, K], f32, contiguous) is what the format can hold exactly (dequantised
-  // codes for quantised formats, with `quantised` beside them). Panels for the forward and the backward product are made
-  // from it; values is kept and becomes a leaf when requires_grad is set on it.
+  // codes for quantised formats, with `quantised` beside them). Panels for the forward and the backward product are
+  // made from it; values is kept and becomes a leaf when requires_grad is set on it.
   static Matrix trainable(Tensor values, cpu::WeightFormat format, const std::optional<tensor::Quantised>& quantised);
 
+  // Whether products run on panels; else on values().
+  bool packed() const { return panels_.defined(); }
   bool defined() const { return shape_.n > 0; }
   const MatrixShape& shape() const { return shape_; }
   cpu::WeightFormat format() const { return format_; }
@@ -52,8 +54,9 @@ class Matrix {
   MatrixShape shape_;
   cpu::WeightFormat format_ = cpu::WeightFormat::f32;
   Tensor values_;
-  Tensor panels_, scales_;    // uint8 [E, bytes], f32 [E, scales]
-  Tensor backward_panels_;    // f32 or bf16, where bf16 holds the values exactly
+  Tensor panels_, scales_;  // uint8 [E, bytes], f32 [E, scales]; undefined without packed kernels
+  cpu::WeightFormat backward_format_ = cpu::WeightFormat::f32;  // bf16 where that holds the values exactly
+  Tensor backward_panels_;                                      // uint8 [E, bytes], of a trainable one
 };
 
 }  // namespace kernels

@@ -59,7 +59,9 @@ Tensor choose_entries(const BlockCall& call, const IndexerWeightsOf<Matrix>& wei
 // Window keys by position, then compressed entries by index (decisions 5).
 AttentionKeys attention_keys(const BlockCall& call, const AttentionWeightsOf<Matrix>& weights,
                              const AttentionInput& input, const Tensor& kv_TK) {
-  AttentionKeys keys{kv_TK, call.cache != nullptr ? call.cache->window_SXK : Tensor()};
+  AttentionKeys keys;
+  keys.kv_TK = kv_TK;
+  if (call.cache != nullptr) keys.ring_SXK = call.cache->window_SXK;
   if (call.kind == LayerKind::window) return keys;
   const Layout& layout = call.pass.layout;
   const bool csa = call.kind == LayerKind::csa;

@@ -1,13 +1,6 @@
 // Per-sequence state of generation: window rings, compressed entries, indexer keys and the raw rows of open compressor
 // blocks. A fixed number of slots, each for one sequence of up to `capacity` tokens (spec 4.10). Owned by one thread.
-#pragma once
-#include <vector>
-
-#include "model/config.h"
-#include "tensor/tensor.h"
-
-namespace model {
-
+//
 // Letters: S slots, X sliding_window, K head_dim.
 #pragma once
 #include <vector>

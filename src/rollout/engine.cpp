@@ -40,6 +40,12 @@ Engine::Answer::Answer(std::shared_ptr<const Request> r, int64_t request_id, int
   if (!request->score) output.seed = request->seeds[static_cast<size_t>(index)];
 }
 
+void Engine::Answer::reserve(size_t num_tokens) {
+  output.response_ids.reserve(num_tokens);
+  output.log_probs.reserve(num_tokens);
+  output.versions.reserve(num_tokens);
+}
+
 int32_t Engine::Answer::token(int64_t position) const {
   const auto at = static_cast<size_t>(position), prompt = request->prompt_ids.size();
   return at < prompt ? request->prompt_ids[at] : output.response_ids[at - prompt];
@@ -147,8 +153,11 @@ void Engine::admit(int64_t id, Request request) {
   const int64_t num_prompt = shared->score ? std::max<int64_t>(size - 1, 1) : size;
   std::vector<int64_t>& sequences = sequences_[id];
   sequences = scheduler_.add(num_prompt, shared->num_samples);
+  const int64_t room = std::min(shared->sampling.max_new_tokens, settings_.max_context - size);
   for (size_t i = 0; i < sequences.size(); ++i) {
-    answers_.emplace(sequences[i], Answer(shared, id, static_cast<int64_t>(i)));
+    Answer answer(shared, id, static_cast<int64_t>(i));
+    if (!shared->score) answer.reserve(static_cast<size_t>(room));
+    answers_.emplace(sequences[i], std::move(answer));
   }
 }
 

@@ -84,6 +84,7 @@ class Engine {
  private:
   struct Answer {
     Answer(std::shared_ptr<const Request> r, int64_t request_id, int64_t index);
+    void reserve(size_t num_tokens);        // so that taking a token allocates nothing
     int32_t token(int64_t position) const;  // of prompt and response
     int64_t length() const;
 

@@ -13,7 +13,7 @@ namespace rollout {
 void Engine::run_pass() {
   const at::NoGradGuard no_grad;
   const tensor::RecycleScope recycle(recycler_);
-  const StepPlan plan = scheduler_.plan();
+  const StepPlan& plan = scheduler_.plan();
   for (const Fork& fork : plan.forks) apply(fork);
   make_batch(plan);
   const Tensor streams_TMD = forward();
@@ -71,7 +71,7 @@ void Engine::make_batch(const StepPlan& plan) {
 // The chunk's tokens are the last of the batch's ids.
 void Engine::add_uses(const Chunk& chunk) {
   const auto end = static_cast<int64_t>(batch_.ids.size());
-  const std::vector<int64_t> drawing = scheduler_.computed(chunk);
+  const std::vector<int64_t>& drawing = scheduler_.computed(chunk);
   Answer& answer = answers_.at(chunk.sequence);
   if (answer.request->score) {
     if (chunk.start == 0) answer.output.prompt_log_probs.clear();

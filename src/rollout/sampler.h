@@ -1,18 +1,21 @@
 // Sampling from one row of f32 logits. A draw is a pure function of (row, parameters, seed, position): it does not
 // depend on the rows around it, on threads or on the order of calls. No torch.
 //
-// Method: y = z / T in f32 and w = exp(y - max y) in f32. Log-prob: (y - max y) - log(sum w), the sum in f32 over
-// blocks of 1024 with 16 lanes each, lanes then blocks in ascending order. The token is found by inverse CDF: u * (sum
-// of kept w), walked in ascending id, sums in f64; u has 53 bits of Philox(key: seed, counter: absolute position of the
-// token to be drawn) (decisions 9). Kept are the tokens that pass top-k, top-p and min-p, each judged on the full
-// distribution at T (joint, as SGLang); top-p keeps the shortest list in the order (higher score, lower id; decisions
-// 6) whose mass reaches it.
+// Method: y = z / T, its shifts, exponentials w and log-prob as kernels/cpu/log_softmax.h has them: the bits that the
+// actor computes for the same row. The token is found by inverse CDF over the kept ids in ascending order: a target u *
+// (sum of kept w), where u has 53 bits of Philox(key: seed, counter: absolute position of the token to be drawn)
+// (decisions 9). All sums are f64: first over the masses of blocks of 1024 ids (16 lanes each; lanes, then blocks, in
+// ascending order) up to the first block that passes the target, then id by id inside it, from the mass of the blocks
+// before; if rounding keeps those below the target, the block's last kept id is drawn. Kept are the tokens that pass
+// top-k, top-p and min-p, each judged on the full distribution at T (joint, as SGLang); top-p keeps the shortest list
+// in the order (higher score, lower id; decisions 6) whose mass reaches it.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/log_softmax.h"
 #include "rollout/request.h"
 
 namespace rollout {
@@ -40,13 +43,17 @@ class RowSampler {
  private:
   bool exponentiate(std::span<const float> logits_V, double temperature);
   float log_prob_of(size_t id) const;
+  double mass_of(std::span<const float> weights_V, float least);
   size_t choose(std::span<const float> logits_V, const SamplingParams& params, double u);
-  void list_best(std::span<const float> logits_V, const SamplingParams& params, double total);
+  size_t walk(std::span<const float> weights_V, float least, double target) const;
+  std::span<uint64_t> list_candidates(std::span<const float> logits_V, const SamplingParams& params, double total);
+  std::span<const uint64_t> list_best(std::span<const float> logits_V, const SamplingParams& params);
 
   std::vector<float> shifted_, weights_;  // y - max y; its exponential
-  float log_sum_ = 0;
-  size_t best_ = 0;             // lowest id of the highest score
-  std::vector<uint32_t> kept_;  // ids in the order (higher score, lower id)
+  kernels::cpu::RowStatistics row_;
+  std::vector<double> masses_;        // of each block of ids
+  std::vector<uint64_t> candidates_;  // keys: score and id
+  std::vector<float> kept_weights_;   // all 0 between draws
 };
 
 }  // namespace rollout

@@ -66,7 +66,8 @@ void Scheduler::requeue(int64_t id) {
   if (!group.waiting.empty()) queue_.insert(id);
 }
 
-void Scheduler::fork_waiting(StepPlan& plan) {
+void Scheduler::fork_waiting() {
+  if (open_.empty()) return;
   const std::vector<int64_t> open(open_.begin(), open_.end());
   for (const int64_t id : open) {
     Group& group = groups_.at(id);
@@ -78,7 +79,7 @@ void Scheduler::fork_waiting(StepPlan& plan) {
       fork.to.push_back(sequences_.at(group.waiting.front()).slot);
       fork.targets.push_back(group.waiting.front());
     }
-    if (!fork.to.empty()) plan.forks.push_back(std::move(fork));
+    if (!fork.to.empty()) plan_.forks.push_back(std::move(fork));
     if (group.waiting.empty() || limits_.num_slots == 1) requeue(id);
   }
 }
@@ -100,47 +101,48 @@ void Scheduler::admit() {
   }
 }
 
-StepPlan Scheduler::plan() {
-  StepPlan plan;
-  fork_waiting(plan);
+const StepPlan& Scheduler::plan() {
+  plan_.forks.clear();
+  plan_.chunks.clear();
+  prefill_.clear();
+  fork_waiting();
   admit();
   int64_t budget = limits_.max_batch_tokens;
-  std::vector<int64_t> prefill;
   for (const int64_t id : slots_) {
     if (id < 0) continue;
     const Sequence& s = sequences_.at(id);
     if (decodes(id, s)) {
-      plan.chunks.push_back({id, s.slot, s.computed, 1});
+      plan_.chunks.push_back({id, s.slot, s.computed, 1});
       --budget;
     } else if (!parked(id, s)) {
-      prefill.push_back(id);
+      prefill_.push_back(id);
     }
   }
-  std::sort(prefill.begin(), prefill.end());
-  for (const int64_t id : prefill) {
+  std::sort(prefill_.begin(), prefill_.end());
+  for (const int64_t id : prefill_) {
     const Sequence& s = sequences_.at(id);
     const int64_t count = std::min({target(id, s) - s.computed, limits_.prefill_chunk, budget});
     if (count <= 0) break;
-    plan.chunks.push_back({id, s.slot, s.computed, count});
+    plan_.chunks.push_back({id, s.slot, s.computed, count});
     budget -= count;
   }
-  CHECK(!plan.chunks.empty() || sequences_.empty(), "{} sequences and none can go on", sequences_.size());
-  return plan;
+  CHECK(!plan_.chunks.empty() || sequences_.empty(), "{} sequences and none can go on", sequences_.size());
+  return plan_;
 }
 
-std::vector<int64_t> Scheduler::computed(const Chunk& chunk) {
+const std::vector<int64_t>& Scheduler::computed(const Chunk& chunk) {
   Sequence& s = sequences_.at(chunk.sequence);
   CHECK(s.slot == chunk.slot && s.computed == chunk.start, "sequence {} is at {} of slot {}", chunk.sequence,
         s.computed, s.slot);
   s.computed += chunk.count;
-  std::vector<int64_t> drawing;
-  if (s.computed == s.length) drawing.push_back(chunk.sequence);
-  if (!parked(chunk.sequence, s)) return drawing;
+  drawing_.clear();
+  if (s.computed == s.length) drawing_.push_back(chunk.sequence);
+  if (!parked(chunk.sequence, s)) return drawing_;
   const Group& group = groups_.at(s.group);
   for (const int64_t member : group.waiting) {
-    if (sequences_.at(member).length == group.shared) drawing.push_back(member);
+    if (sequences_.at(member).length == group.shared) drawing_.push_back(member);
   }
-  return drawing;
+  return drawing_;
 }
 
 void Scheduler::append(int64_t sequence) { ++sequences_.at(sequence).length; }

@@ -57,12 +57,13 @@ class Scheduler {
   std::vector<int64_t> add(int64_t num_prompt, int64_t num_samples);
 
   // The next pass; no chunks when nothing is unfinished. Forks and slots are in force from here on: the pass must be
-  // run.
-  StepPlan plan();
+  // run. Valid until the next call.
+  const StepPlan& plan();
 
   // The chunk has been computed. Returns the sequences that draw their next token from its last row: its own if it is
-  // computed to its end, and the members that wait for a fork at the prompt's end and have no token yet.
-  std::vector<int64_t> computed(const Chunk& chunk);
+  // computed to its end, and the members that wait for a fork at the prompt's end and have no token yet. Valid until the
+  // next call.
+  const std::vector<int64_t>& computed(const Chunk& chunk);
   void append(int64_t sequence);  // it drew a token
 
   // Ended or cancelled: forgotten, its slot free (or handed to a member that waits for its state).
@@ -94,7 +95,7 @@ class Scheduler {
     int64_t leader = -1;
   };
 
-  void fork_waiting(StepPlan& plan);
+  void fork_waiting();
   void admit();
   void give_slot(int64_t sequence, int64_t computed);
   void take_slot(int64_t sequence);
@@ -112,6 +113,9 @@ class Scheduler {
   std::set<int64_t> open_;           // groups with a leader
   std::vector<int64_t> slots_;       // sequence that owns each slot, -1: free
   int64_t num_free_ = 0, next_sequence_ = 0, next_group_ = 0;
+  // What plan() and computed() return, and a list of plan(); kept for their memory.
+  StepPlan plan_;
+  std::vector<int64_t> drawing_, prefill_;
 };
 
 }  // namespace rollout

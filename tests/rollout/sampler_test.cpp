@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -226,6 +228,59 @@ TEST(Sampler, TopPOverALargeVocabularyEqualsASortOfAllTokens) {
   const auto seen = histogram(logits, params, 20000);
   for (const auto& [id, count] : seen) EXPECT_TRUE(nucleus.count(id)) << id;
   EXPECT_GT(seen.size() + 2, nucleus.size());  // each of the 20 or so has a chance above 1/1000
+}
+
+// What sampler.h states, without blocks of lanes or a partial sort: all ids in order (best first), those that are kept,
+// then one f64 chain over them. A draw may differ from it only where the target falls within rounding of a boundary
+// between two ids.
+int32_t plain_draw(const std::vector<double>& weights, std::vector<size_t> order, const SamplingParams& params,
+                   double u) {
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(params.top_k)));
+  double mass = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    mass += weights[order[i]];
+    if (params.top_p < 1 && mass >= params.top_p * total) order.resize(i + 1);
+  }
+  std::erase_if(order, [&](size_t id) { return weights[id] < params.min_p || weights[id] == 0; });
+  std::sort(order.begin(), order.end());
+  double kept = 0, walked = 0;
+  for (const size_t id : order) kept += weights[id];
+  for (const size_t id : order) {
+    walked += weights[id];
+    if (walked > u * kept) return static_cast<int32_t>(id);
+  }
+  return static_cast<int32_t>(order.back());
+}
+
+TEST(Sampler, BlocksAndPartialSortsDrawWhatThePlainMethodDraws) {
+  for (const int64_t size : {40, 1024, 5000, 40000}) {
+    std::vector<float> logits = normal_logits(size, 2.0, 31);
+    for (size_t i = 0; i < logits.size(); i += 3) logits[i] = std::round(logits[i]);  // ties
+    const double highest = *std::max_element(logits.begin(), logits.end());
+    std::vector<double> weights;
+    for (const float z : logits) weights.push_back(std::exp((z - highest) / 0.8));
+    std::vector<size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    int64_t differences = 0, draws = 0;
+    for (const double top_p : {1.0, 0.99, 0.5}) {
+      for (const int64_t top_k : {-1, 1, 50, 700}) {
+        for (const double min_p : {0.0, 0.02, 1.0}) {
+          SamplingParams params;
+          params.temperature = 0.8, params.top_p = top_p, params.top_k = top_k, params.min_p = min_p;
+          RowSampler sampler;
+          for (int64_t position = 0; position < 12; ++position, ++draws) {
+            const auto words = base::philox(9, static_cast<uint64_t>(position));
+            const double u = (static_cast<double>((uint64_t{words[0]} << 32 | words[1]) >> 11) + 0.5) * 0x1p-53;
+            differences += sampler.draw(logits, params, 9, position)->id != plain_draw(weights, order, params, u);
+          }
+        }
+      }
+    }
+    // f32 weights move a boundary by 2^-22 of the mass, of 36 * 12 draws.
+    EXPECT_LE(differences, 1) << size << ", of " << draws;
+  }
 }
 
 TEST(Sampler, IdsWithoutATokenAreNeverDrawn) {

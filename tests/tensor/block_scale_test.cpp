@@ -8,7 +8,6 @@
 
 #include "base/expect_error.h"
 #include "tensor/formats/e4m3.h"
-#include "tensor/formats/simulate_cpu.h"
 #include "tensor/formats/ue8m0.h"
 #include "tensor/golden.h"
 
@@ -53,7 +52,7 @@ TEST(BlockScale, ScaleByBitsIsTheSmallestPowerOfTwoForEveryMantissa) {
       for (int32_t mantissa = 0; mantissa < 0x800000; ++mantissa) {
         const int32_t bits = (exponent << 23) | mantissa;
         const float amax = std::bit_cast<float>(bits);
-        const int32_t byte = tensor::scale_byte(bits, tensor::scale_rule(format));
+        const int32_t byte = kernels::cpu::scale_byte(bits, kernels::cpu::scale_rule(format));
         const double scale = std::ldexp(1.0, byte - 127);
         if (!(scale * top >= amax && scale / 2 * top < amax)) FAIL() << amax;
         const int quotient = std::bit_cast<int32_t>(amax / static_cast<float>(top));

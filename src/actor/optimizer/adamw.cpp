@@ -1,10 +1,8 @@
-// AdamW over slices of each tensor, so that its one temporary stays small however large the tensor is.
+// Moments, step counts and which tensors decay; the update itself is kernels/adamw.h.
 #include "actor/optimizer/adamw.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "base/error.h"
+#include "kernels/adamw.h"
 
 namespace actor {
 
@@ -32,22 +30,15 @@ void AdamW::update(Slot& slot, const Tensor& grad, double lr, double grad_factor
     slot.v = at::zeros_like(slot.master);
   }
   ++slot.step;
-  const double t = static_cast<double>(slot.step);
-  const double bias1 = 1 - std::pow(settings_.beta1, t), root_bias2 = std::sqrt(1 - std::pow(settings_.beta2, t));
-  const double keep = slot.decays ? 1 - lr * settings_.weight_decay : 1;
-  const Tensor flat_p = slot.master.view({-1}), flat_m = slot.m.view({-1}), flat_v = slot.v.view({-1});
-  const Tensor flat_g = grad.reshape({-1});
-  for (int64_t start = 0; start < flat_p.size(0); start += kSlice) {
-    const int64_t count = std::min(kSlice, flat_p.size(0) - start);
-    Tensor g = flat_g.narrow(0, start, count);
-    if (grad_factor != 1) g = g * grad_factor;
-    const Tensor p = flat_p.narrow(0, start, count), m = flat_m.narrow(0, start, count);
-    const Tensor v = flat_v.narrow(0, start, count);
-    m.mul_(settings_.beta1).add_(g, 1 - settings_.beta1);
-    v.mul_(settings_.beta2).addcmul_(g, g, 1 - settings_.beta2);
-    const Tensor denominator = v.sqrt().div_(root_bias2).add_(settings_.eps);
-    p.mul_(keep).addcdiv_(m, denominator, -lr / bias1);
-  }
+  kernels::AdamwStep step;
+  step.lr = lr;
+  step.beta1 = settings_.beta1;
+  step.beta2 = settings_.beta2;
+  step.eps = settings_.eps;
+  step.decay = slot.decays ? settings_.weight_decay : 0;
+  step.clip = grad_factor;
+  step.step = slot.step;
+  kernels::adamw(slot.master, slot.m, slot.v, grad, step);
 }
 
 NamedTensors AdamW::tensors() const {

@@ -1,7 +1,4 @@
-// AdamW on f32 masters with f32 moments, decoupled decay on the tensors that decay only.
-//
-//   p *= 1 - lr wd;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t)
-//   + eps)
+// AdamW on f32 masters with f32 moments, decoupled decay on the tensors that decay only. The formula: kernels/adamw.h.
 //
 // A tensor without a gradient is skipped: no decay, its step count t stays. Moments come into being with the first
 // gradient, so tensors that never learn cost no memory. Not thread-safe. Source: I. Loshchilov, F. Hutter, arXiv

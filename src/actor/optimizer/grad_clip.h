@@ -9,11 +9,7 @@ namespace actor {
 
 using tensor::Tensor;
 
-// Sum of squares in f64 of any floating tensor (empty: 0). Sums inside blocks of fixed length, then over blocks in
-// order: the result does not depend on the number of threads.
-double sum_of_squares(const Tensor& grad);
-
-// sqrt of the sum over the tensors, in their order; undefined tensors are left out. NaN or infinity when any value is.
+// sqrt of the sums of squares (kernels/adamw.h) over the tensors, in their order; undefined tensors are left out. NaN or infinity when any value is.
 double global_norm(const std::vector<Tensor>& grads);
 
 // min(1, max_norm / (norm + 1e-6)) for a finite norm. max_norm 0: no limit, 1.

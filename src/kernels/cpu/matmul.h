@@ -36,10 +36,14 @@ struct Strides {
 void pack_f32(const float* source, int64_t n, int64_t k, Strides strides, float* panels);
 // Values that are bf16 already, given as f32; others are refused by a CHECK in debug tests only.
 void pack_bf16(const float* source, int64_t n, int64_t k, Strides strides, uint16_t* panels);
-// codes [n, k] and scales f32 [ceil(n / 128), ceil(k / 128)] as stored (tensor/formats/block_scale.h).
+// codes [n, k] and scales f32 [ceil(n / 128), ceil(k / 128)] as stored (tensor/formats/block_scale.h). A NaN code makes
+// its panel's 128 k NaN.
 void pack_e4m3(const uint8_t* codes, const float* block_scales, int64_t n, int64_t k, uint8_t* panels, float* scales);
 // codes [n, k / 2], low nibble = even k, and scales f32 [n, ceil(k / 32)].
 void pack_e2m1(const uint8_t* codes, const float* block_scales, int64_t n, int64_t k, uint8_t* panels, float* scales);
+
+// values f32 [n, k]: code times scale, rounded once (exact for powers of two).
+void unpack(const PackedMatrix& weight, float* values);
 
 // Row r of the input is input + (input_rows ? input_rows[r] : r) * input_stride; of the output likewise.
 struct Product {

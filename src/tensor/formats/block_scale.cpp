@@ -5,7 +5,6 @@
 
 #include "tensor/formats/e2m1.h"
 #include "tensor/formats/e4m3.h"
-#include "tensor/formats/simulate_cpu.h"
 #include "tensor/formats/ue8m0.h"
 #include "tensor/text.h"
 
@@ -25,9 +24,9 @@ void check_matrix(const std::vector<int64_t>& shape, BlockFormat format) {
   }
 }
 
-// scale_byte of formats/simulate_cpu.h; 255 where amax is not finite.
+// scale_byte of kernels/cpu/scale_rule.h; 255 where amax is not finite.
 Tensor scale_bytes(const Tensor& amax, BlockFormat format) {
-  const ScaleRule rule = scale_rule(format);
+  const kernels::cpu::ScaleRule rule = kernels::cpu::scale_rule(format);
   const Tensor bits = amax.contiguous().view(at::kInt);
   const Tensor exponent = at::bitwise_right_shift(bits, 23);
   const Tensor above = bits.bitwise_and(0x7fffff) > rule.mantissa;
@@ -78,7 +77,7 @@ struct Groups {
 };
 Groups groups_of(const Tensor& values, int64_t group, BlockFormat format) {
   const Tensor groups = to_groups(values.to(at::kFloat), group);
-  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(activation_floor(format));
+  const Tensor amax = groups.abs().amax(-1, /*keepdim=*/true).clamp_min(kernels::cpu::activation_floor(format));
   const Tensor bytes = scale_bytes(amax, format);
   return {codes_of(groups * ue8m0_reciprocal(bytes), format), bytes};
 }
@@ -108,7 +107,7 @@ Quantised quantise_blocks(const Tensor& weight, BlockFormat format) {
   const Tensor blocks = to_blocks(weight.to(at::kFloat), block_of(format));
   const Tensor amax = amax_of_blocks(blocks);
   const Tensor zero = amax == 0;
-  const Tensor bytes = scale_bytes(amax, format).masked_fill_(zero, kZeroBlockByte);
+  const Tensor bytes = scale_bytes(amax, format).masked_fill_(zero, kernels::cpu::kZeroBlockByte);
   const Tensor scaled = (blocks * ue8m0_reciprocal(bytes)).masked_fill_(zero, 0);
   Tensor codes = from_blocks(codes_of(scaled, format), weight.size(-2), weight.size(-1));
   if (format == BlockFormat::e2m1) codes = e2m1_pack(codes);
@@ -156,24 +155,13 @@ Tensor spread_over_blocks(const Tensor& per_block, BlockFormat format, int64_t r
   return from_blocks(per_block.unsqueeze(-1).unsqueeze(-3).expand(sizes), rows, columns);
 }
 
-Tensor simulate_groups_reference(const Tensor& values, int64_t group, BlockFormat format) {
+Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
   CHECK(group > 0 && values.dim() > 0);
   const at::NoGradGuard no_grad;
   if (values.numel() == 0) return values.contiguous().clone();
   const Groups groups = groups_of(values, group, format);
   const Tensor result = values_of(groups.codes, format) * ue8m0_decode(groups.bytes);
   return result.flatten(-2).slice(-1, 0, values.size(-1)).contiguous().to(values.scalar_type());
-}
-
-Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
-  CHECK(group > 0 && values.dim() > 0);
-  if (!values.is_cpu()) return simulate_groups_reference(values, group, format);
-  const at::NoGradGuard no_grad;
-  const Tensor input = values.to(at::kFloat).contiguous();
-  Tensor result = at::empty_like(input);
-  simulate_groups_cpu(
-      {input.const_data_ptr<float>(), result.mutable_data_ptr<float>(), input.numel(), values.size(-1), group}, format);
-  return result.to(values.scalar_type());
 }
 
 }  // namespace tensor

@@ -11,11 +11,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/scale_rule.h"
 #include "tensor/tensor.h"
 
 namespace tensor {
 
-enum class BlockFormat { e4m3, e2m1 };
+using kernels::cpu::BlockFormat;
 
 // The part of a weight that shares a scale.
 struct Block {
@@ -54,11 +55,8 @@ Tensor block_amax(const Tensor& weight, BlockFormat format);
 Tensor spread_over_blocks(const Tensor& per_block, BlockFormat format, int64_t rows, int64_t columns);
 
 // Activations: each value replaced by what it is after quantising in groups of `group` along the last dim and back
-// (quantise_groups and dequantised). f32 or bf16, result in the same dtype and shape, contiguous. No gradient: see
-// tensor/round.h. On a CPU a fast path, equal to the bit.
+// (quantise_groups and dequantised). Result in the same dtype and shape, contiguous. No gradient. What kernels run:
+// kernels/simulate.h.
 Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format);
-
-// The definition of simulate_groups by tensor operations, for any device.
-Tensor simulate_groups_reference(const Tensor& values, int64_t group, BlockFormat format);
 
 }  // namespace tensor

@@ -1,6 +1,5 @@
 // The whole loss, values and gradients, against vectors of the kinds policy_*, nonfinite, kl_loss, entropy and
 // policy_total.
-#include "actor/log_prob.h"
 #include "actor/loss/objective.h"
 #include "actor/loss/reduction.h"
 #include "actor/rl_vectors.h"
@@ -111,8 +110,9 @@ void check_from_logits(const std::string& kind, at::ScalarType dtype, double lim
     for (const double id : flatten(vector.inputs["tokens"])) targets.push_back(static_cast<int64_t>(id));
     const int64_t num_tokens = static_cast<int64_t>(targets.size());
     const Tensor logits = to_tensor(vector.inputs["logits"], dtype).view({num_tokens, -1}).requires_grad_();
-    const LogProbs now = chunked_log_probs(logits, at::eye(logits.size(1), logits.options()),
-                                           at::tensor(targets, at::kLong), {vector.inputs["temperature"], 0, 2});
+    const kernels::LogProbs now =
+        kernels::reference::chunked_log_probs(logits, at::eye(logits.size(1), logits.options()),
+                                              at::tensor(targets, at::kLong), {vector.inputs["temperature"], {}, 2});
     actor_test::expect_near(now.log_prob_N, vector.expected["lp_new"], limit, 1, vector.id + " lp_new");
     tokens.lp_new_N = now.log_prob_N;
     tokens.entropy_N = now.entropy_N;

@@ -1,0 +1,40 @@
+// Working memory of a kernel that keeps its capacity from call to call: for thread_local objects, so that a kernel
+// allocates nothing once it has seen its largest input.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace kernels::cpu {
+
+// Floats at an address that suits any vector. Not copyable.
+class Scratch {
+ public:
+  Scratch() = default;
+  ~Scratch() { release(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // At least `count` floats with unspecified values; valid until the next call.
+  float* floats(int64_t count) {
+    if (count <= capacity_) return data_;
+    release();
+    data_ = static_cast<float*>(::operator new(static_cast<size_t>(count) * sizeof(float), kAlignment));
+    capacity_ = count;
+    return data_;
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+
+  void release() {
+    if (data_ != nullptr) ::operator delete(data_, kAlignment);
+    data_ = nullptr;
+    capacity_ = 0;
+  }
+
+  float* data_ = nullptr;
+  int64_t capacity_ = 0;
+};
+
+}  // namespace kernels::cpu
