@@ -12,6 +12,7 @@ int run_train(const Call& call);
 int run_eval(const Call& call);
 int run_generate(const Call& call);
 int run_score(const Call& call);
+int run_convert(const Call& call);
 int run_inspect(const Call& call);
 int run_report(const Call& call);
 

@@ -1,104 +1,76 @@
 // furlong inspect: what a model folder holds, from its config and the headers of its files alone.
-#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/standard_io.h"
-#include "base/log.h"
-#include "checkpoint/stored_weights.h"
-#include "model/config.h"
-#include "model/weights.h"
-#include "tensor/safetensors.h"
+#include "base/json.h"
+#include "checkpoint/inventory.h"
 #include "tensor/text.h"
 
 namespace apps {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::Differences;
+using checkpoint::PartCount;
+using checkpoint::TableRow;
 
 const Usage kUsage = {
     "inspect", "MODEL",
-    "Prints what a model folder (config.json, safetensors) holds: parameters by part, stored formats and sizes, and "
-    "whatever is missing, "
-    "unexpected or of another shape than the config asks for (then the exit code is 1). Reads headers only.",
+    "Prints what a model folder (config.json, safetensors) holds: its tensors, stored formats and sizes, parameters by "
+    "part of the model, and everything that is missing, unexpected or of another form than the config asks for (then "
+    "the exit code is 1). Reads headers only.",
     1, 1};
 
 struct InspectOptions {
-  bool tensors = false;
+  bool tensors = false, json = false;
   template <class V>
   void visit(V&& v) {
-    v("tensors", tensors, "list every stored tensor with its format, shape, size and native name");
+    v("tensors", tensors,
+      "list every stored tensor; else those that differ in the numbers of layer and expert only are "
+      "one line");
+    v("json", json, "one JSON object, every tensor in it, instead of tables");
   }
 };
 
-// Parts of the model by what their native names contain; the first that fits.
-struct Part {
-  const char *fragment, *name;
-};
-constexpr Part kParts[] = {
-    {"tid2eid", "expert tables (not learned)"},
-    {"mtp.", "MTP block"},
-    {".indexer.", "indexer"},
-    {".compressor.", "compressors"},
-    {".attn.", "attention"},
-    {".experts.", "routed experts"},
-    {".shared_experts.", "shared expert"},
-    {".gate.", "router"},
-    {"hc_", "hyper-connections"},
-    {"embed", "embedding"},
-    {"norm", "norms"},
-    {"head", "head"},
+// Everything there is to say.
+struct Inspection {
+  model::Config config;
+  bool lacks_mtp = false;
+  checkpoint::Parts parts;
+  bool has_files = false;
+  size_t num_files = 0;
+  int64_t bytes = 0;
+  std::vector<checkpoint::FormatCount> formats;
+  std::vector<TableRow> tensors;
+  Differences differences;
 };
 
-const char* part_of(const std::string& name) {
-  const auto found = std::find_if(std::begin(kParts), std::end(kParts),
-                                  [&](const Part& part) { return name.find(part.fragment) != std::string::npos; });
-  return found == std::end(kParts) ? "other" : found->name;
-}
-
-int64_t num_values(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t dim : shape) count *= dim;
-  return count;
-}
-
-struct Count {
-  int64_t tensors = 0, values = 0, active = 0;
-
-  void add(const Count& other) {
-    tensors += other.tensors;
-    values += other.values;
-    active += other.active;
+Inspection inspect(const fs::path& folder) {
+  Inspection found;
+  if (!fs::exists(folder / "model.safetensors") && !fs::exists(folder / "model.safetensors.index.json")) {
+    found.config = model::Config::load(folder);
+    found.parts = checkpoint::count_parts(found.config);
+    return found;
   }
-};
-
-Count count_of(const model::TensorInfo& info, const model::Config& config) {
-  const int64_t copies = std::max<int64_t>(1, info.stack), one = num_values(info.shape);
-  return {copies, copies * one, (info.stack > 0 ? config.num_experts_per_tok : 1) * one};
-}
-
-void write_parts(const model::Weights& described) {
-  std::map<std::string, Count> parts;
-  Count total;
-  described.visit([&](const model::TensorInfo& info, const tensor::Tensor&) {
-    const Count count = count_of(info, described.config);
-    parts[part_of(info.name)].add(count);
-    if (info.stored_as != model::StoredAs::i64) total.add(count);
-  });
-  write_line(fmt::format("\n{:<28} {:>9} {:>18} {:>18}", "part", "tensors", "parameters", "used by a token"));
-  const auto write = [](const std::string& name, const Count& count) {
-    write_line(fmt::format("{:<28} {:>9} {:>18} {:>18}", name, count.tensors, count.values, count.active));
-  };
-  for (const auto& [name, count] : parts) write(name, count);
-  write("total, without tables", total);
+  const checkpoint::StoredWeights stored(folder);
+  found.config = stored.config();
+  found.lacks_mtp = stored.lacks_mtp();
+  found.parts = checkpoint::count_parts(found.config, &stored);
+  found.has_files = true;
+  found.num_files = stored.files().files().size();
+  found.formats = checkpoint::count_formats(stored.files());
+  for (const checkpoint::FormatCount& format : found.formats) found.bytes += format.bytes;
+  found.tensors = checkpoint::tensor_table(stored.files());
+  found.differences = stored.differences();
+  return found;
 }
 
 void write_config(const model::Config& config) {
-  std::vector<std::string> layers;
-  for (const model::LayerKind kind : config.layer_types) layers.push_back(model::to_string(kind));
   std::map<std::string, int> kinds;
-  for (const std::string& kind : layers) ++kinds[kind];
+  for (const model::LayerKind kind : config.layer_types) ++kinds[model::to_string(kind)];
   write_line(
       fmt::format("DeepSeek-V4, {} layers, hidden_size {}, vocab_size {}, {} of {} experts, {} hyper-connection "
                   "streams, context {}",
@@ -107,28 +79,103 @@ void write_config(const model::Config& config) {
   for (const auto& [kind, count] : kinds) write_line(fmt::format("  {:>3} x {}", count, kind));
 }
 
-void write_stored(const tensor::SafetensorsFolder& files, bool list) {
-  std::map<std::string, std::pair<int64_t, int64_t>> formats;  // tensors, bytes
-  std::map<std::string, int64_t> num_in_file;
-  int64_t total = 0;
-  for (const std::string& name : files.names()) {
-    const tensor::StoredTensor& stored = files.stored(name);
-    auto& [count, bytes] = formats[tensor::dtype_name(stored.dtype)];
-    ++count;
-    bytes += stored.size_bytes();
-    total += stored.size_bytes();
-    ++num_in_file[files.file_of(name).filename().string()];
-    if (!list) continue;
-    const auto translation = checkpoint::to_native(name);
-    const std::string native = !translation ? "unknown" : translation->native == name ? "" : translation->native;
-    write_line(fmt::format("{:<60} {:<8} {:<20} {:>14} {}", name, tensor::dtype_name(stored.dtype),
-                           tensor::shape_text(stored.shape), stored.size_bytes(), native));
+void write_tensors(const std::vector<TableRow>& rows) {
+  size_t widest = 6;
+  for (const TableRow& row : rows) widest = std::max(widest, row.name.size());
+  write_line(fmt::format("\n{:<{}} {:>7} {:<8} {:<20} {:>15}  {}", "tensor", widest, "count", "stored", "shape",
+                         "bytes", "native name, where it is another"));
+  for (const TableRow& row : rows) {
+    const std::string native = row.native.empty() ? "unknown" : row.native == row.name ? "" : row.native;
+    write_line(fmt::format("{:<{}} {:>7} {:<8} {:<20} {:>15}  {}", row.name, widest, row.tensors, row.dtype,
+                           tensor::shape_text(row.shape), row.bytes, native));
   }
+}
+
+void write_parts(const checkpoint::Parts& parts) {
+  write_line(
+      fmt::format("\n{:<28} {:>9} {:>18} {:>18} {:>18}", "part", "tensors", "parameters", "used by a token", "bytes"));
+  const auto write = [](const PartCount& count) {
+    write_line(fmt::format("{:<28} {:>9} {:>18} {:>18} {:>18}", count.part, count.tensors, count.parameters,
+                           count.active, count.bytes));
+  };
+  for (const PartCount& count : parts.parts) write(count);
+  PartCount total = parts.model;
+  total.part = "total, no MTP, no tables";
+  write(total);
+  write_line(
+      fmt::format("{:<28} {:>9} {:>18} {:>18}", "  without the embedding", "", "", parts.active_without_embedding));
+}
+
+void write_stored(const Inspection& found) {
   write_line(fmt::format("\n{:<28} {:>9} {:>18}", "stored as", "tensors", "bytes"));
-  for (const auto& [format, counts] : formats)
-    write_line(fmt::format("{:<28} {:>9} {:>18}", format, counts.first, counts.second));
-  write_line(fmt::format("{:<28} {:>9} {:>18}", fmt::format("total, {} file(s)", num_in_file.size()),
-                         files.names().size(), total));
+  for (const auto& [dtype, tensors, bytes] : found.formats)
+    write_line(fmt::format("{:<28} {:>9} {:>18}", dtype, tensors, bytes));
+  write_line(fmt::format("{:<28} {:>9} {:>18}", fmt::format("total, {} file(s)", found.num_files), found.tensors.size(),
+                         found.bytes));
+}
+
+void write_differences(const Differences& differences) {
+  if (differences.empty()) return write_line("\nevery tensor of the config is there, in its shape, and no other");
+  const auto write = [](const char* kind, const std::vector<std::string>& list) {
+    if (list.empty()) return;
+    write_line(fmt::format("\n{} {}:", list.size(), kind));
+    for (const std::string& entry : list) write_line("  " + entry);
+  };
+  write("missing", differences.missing);
+  write("unexpected", differences.unexpected);
+  write("there twice", differences.twice);
+  write("of another form", differences.wrong);
+}
+
+base::Json part_json(const PartCount& count) {
+  return {{"part", count.part},
+          {"tensors", count.tensors},
+          {"parameters", count.parameters},
+          {"active", count.active},
+          {"bytes", count.bytes}};
+}
+
+base::Json to_json(const Inspection& found) {
+  base::Json json = {{"config", found.config.to_json()}, {"parts", base::Json::array()}};
+  for (const PartCount& count : found.parts.parts) json["parts"].push_back(part_json(count));
+  json["totals"] = {{"parameters", found.parts.model.parameters},
+                    {"active", found.parts.model.active},
+                    {"active_without_embedding", found.parts.active_without_embedding},
+                    {"mtp_parameters", found.parts.mtp.parameters},
+                    {"tensors", found.tensors.size()},
+                    {"bytes", found.bytes},
+                    {"files", found.num_files}};
+  json["formats"] = base::Json::array();
+  for (const auto& [dtype, tensors, bytes] : found.formats)
+    json["formats"].push_back({{"dtype", dtype}, {"tensors", tensors}, {"bytes", bytes}});
+  json["tensors"] = base::Json::array();
+  for (const TableRow& row : found.tensors) {
+    json["tensors"].push_back({{"name", row.name},
+                               {"native", row.native.empty() ? base::Json() : base::Json(row.native)},
+                               {"part", row.part},
+                               {"dtype", row.dtype},
+                               {"shape", row.shape},
+                               {"bytes", row.bytes},
+                               {"file", row.file}});
+  }
+  const Differences& differences = found.differences;
+  json["has_weights"] = found.has_files;
+  json["fits"] = found.has_files && differences.empty();
+  json["missing"] = differences.missing;
+  json["unexpected"] = differences.unexpected;
+  json["twice"] = differences.twice;
+  json["of_another_form"] = differences.wrong;
+  return json;
+}
+
+void write_tables(const Inspection& found, bool every_tensor) {
+  write_config(found.config);
+  if (found.lacks_mtp) write_line("the config has an MTP block, the files have none: it is left out");
+  if (found.has_files) write_tensors(every_tensor ? found.tensors : checkpoint::folded(found.tensors));
+  write_parts(found.parts);
+  if (!found.has_files) return write_line("\nno weights: the folder holds a config only");
+  write_stored(found);
+  write_differences(found.differences);
 }
 
 }  // namespace
@@ -140,28 +187,14 @@ int run_inspect(const Call& call) {
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
 
-  const fs::path folder = line.positional.front();
-  model::Config config = model::Config::load(folder);
-  write_config(config);
-  if (!fs::exists(folder / "model.safetensors") && !fs::exists(folder / "model.safetensors.index.json")) {
-    write_parts(model::Weights::describe(config));
-    write_line("\nno weights: the folder holds a config only");
-    flush_output();
-    return 0;
+  const Inspection found = inspect(line.positional.front());
+  if (options.json) {
+    write_line(base::to_line(to_json(found)));
+  } else {
+    write_tables(found, options.tensors);
   }
-  const checkpoint::StoredWeights stored(folder);
-  if (config.num_nextn_predict_layers > 0 && !stored.has_mtp()) {
-    write_line("the config has an MTP block, the files have none: it is left out");
-    config.num_nextn_predict_layers = 0;
-  }
-  const model::Weights described = model::Weights::describe(config);
-  write_parts(described);
-  write_stored(tensor::SafetensorsFolder(folder), options.tensors);
   flush_output();
-  stored.check(described);  // throws one list of everything that does not fit
-  write_line("\nevery tensor of the config is there, in its shape, and no other");
-  flush_output();
-  return 0;
+  return found.differences.empty() ? 0 : 1;
 }
 
 }  // namespace apps

@@ -115,6 +115,14 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(size_));
 }
 
+void MappedFile::release(size_t begin, size_t size) const {
+  if (size == 0) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t first = begin / page * page;
+  // A hint: nothing depends on its success.
+  static_cast<void>(::madvise(static_cast<char*>(data_) + first, begin + size - first, MADV_DONTNEED));
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), temporary_(path_) {
   temporary_ += ".tmp";
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

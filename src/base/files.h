@@ -40,6 +40,8 @@ class MappedFile {
     return {static_cast<const std::byte*>(data_), static_cast<size_t>(size_)};
   }
   const std::filesystem::path& path() const { return path_; }
+  // Gives the memory of these bytes back: they stay valid and are read from the file again when they are looked at.
+  void release(size_t begin, size_t size) const;
 
  private:
   void* data_ = nullptr;

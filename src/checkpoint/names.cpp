@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/check.h"
+
 namespace checkpoint {
 namespace {
 
@@ -116,6 +118,24 @@ const Table& matrix_names() {
   return kNames;
 }
 
+// Native names inside a layer that differ in the HF-style dialect by more than the module, without ".weight" or
+// ".scale" of a matrix.
+const Table& hf_names() {
+  static const Table kNames = {
+      {"attn_norm.weight", "input_layernorm.weight"},
+      {"ffn_norm.weight", "post_attention_layernorm.weight"},
+      {"ffn.gate.bias", "mlp.gate.e_score_correction_bias"},
+      {"ffn.gate.tid2eid", "mlp.topk.tid2eid"},
+      {"ffn.shared_experts.w1", "mlp.shared_experts.gate_proj"},
+      {"ffn.shared_experts.w2", "mlp.shared_experts.down_proj"},
+      {"ffn.shared_experts.w3", "mlp.shared_experts.up_proj"},
+      {"ffn.experts.{}.w1", "mlp.experts.{}.gate_proj"},
+      {"ffn.experts.{}.w2", "mlp.experts.{}.down_proj"},
+      {"ffn.experts.{}.w3", "mlp.experts.{}.up_proj"},
+  };
+  return kNames;
+}
+
 bool only_mtp(string_view native) {
   constexpr string_view kOnly[] = {"enorm.weight", "hnorm.weight",  "norm.weight", "hc_head_fn",
                                    "hc_head_base", "hc_head_scale", "e_proj",      "h_proj"};
@@ -184,7 +204,39 @@ std::optional<Translation> block_name(string_view name, bool is_mtp) {
   return Translation{result + ".weight", part};
 }
 
+// The native name inside a layer -> the HF-style one.
+std::string hf_block_name(string_view native) {
+  if (const string_view* whole = find(hf_names(), native)) return std::string(*whole);
+  string_view stem = native;
+  std::string suffix;
+  if (take_suffix(stem, ".weight")) suffix = ".weight";
+  if (take_suffix(stem, ".scale")) suffix = ".weight_scale_inv";
+  std::string key(stem), expert;
+  if (string_view rest = stem; take_prefix(rest, "ffn.experts.")) {
+    expert = take_number(rest);
+    key = "ffn.experts.{}." + std::string(rest);
+  }
+  const string_view* renamed = find(hf_names(), key);
+  std::string name(renamed != nullptr ? *renamed : stem);
+  if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, expert);
+  if (name.starts_with("attn.")) name = "self_attn." + name.substr(5);
+  if (name.starts_with("ffn.")) name = "mlp." + name.substr(4);
+  return name + suffix;
+}
+
 }  // namespace
+
+std::string to_hf(const std::string& native) {
+  const std::optional<Translation> same = to_native(native);
+  CHECK(same && (same->part == Part::scales || same->native == native), "{} is no native name", native);
+  string_view rest = native;
+  if (take_prefix(rest, "mtp.")) return native;
+  if (native == "embed.weight") return "model.embed_tokens.weight";
+  if (native == "head.weight") return "lm_head.weight";
+  if (!take_prefix(rest, "layers.")) return "model." + native;
+  const string_view number = take_number(rest);
+  return "model.layers." + std::string(number) + "." + hf_block_name(rest);
+}
 
 std::optional<Translation> to_native(const std::string& name) {
   string_view rest = name;

@@ -28,4 +28,8 @@ struct Translation {
 // Nothing for a name that no dialect has.
 std::optional<Translation> to_native(const std::string& name);
 
+// The HF-style name of engines (spec 7.6) for a native one, of values or of scales: experts one by one, scales as
+// weight_scale_inv. The MTP block has native names in that dialect too. CHECKs that the name is native.
+std::string to_hf(const std::string& native);
+
 }  // namespace checkpoint

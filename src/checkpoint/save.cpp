@@ -1,95 +1,61 @@
 // From masters to the shards of a model folder, one tensor in memory at a time.
 #include "checkpoint/save.h"
 
-#include <optional>
-
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "tensor/formats/block_scale.h"
+#include "checkpoint/new_folder.h"
+#include "checkpoint/stored_form.h"
 
 namespace checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-using base::Code;
-using base::fail;
-using model::StoredAs;
 using model::TensorInfo;
 using model::Weights;
-using tensor::BlockFormat;
 using tensor::Quantised;
 using tensor::Tensor;
 using tensor::TensorToWrite;
 
-std::optional<BlockFormat> block_format(const TensorInfo& info, SaveAs as) {
-  if (as != SaveAs::published) return std::nullopt;
-  if (info.stored_as == StoredAs::e4m3_128x128) return BlockFormat::e4m3;
-  if (info.stored_as == StoredAs::e2m1_1x32) return BlockFormat::e2m1;
-  return std::nullopt;
+model::Profile profile_of(const model::Config& config, SaveAs as) {
+  const char* const published = config.expert_dtype == "fp4" ? "fp8_fp4" : "fp8";
+  return model::Profile::parse(as == SaveAs::f32 ? "f32" : as == SaveAs::bf16 ? "bf16" : published);
 }
 
-at::ScalarType plain_dtype(const TensorInfo& info, SaveAs as) {
-  if (info.stored_as == StoredAs::i64) return at::kLong;
-  return as == SaveAs::f32 || info.published_f32() ? at::kFloat : at::kBFloat16;
+std::vector<StoredPart> parts_of(const Weights& weights, const model::Profile& profile) {
+  return stored_parts(weights, [&](const TensorInfo& info) { return form_in(info, profile); });
 }
 
-at::ScalarType code_dtype(BlockFormat format) { return format == BlockFormat::e4m3 ? at::kFloat8_e4m3fn : at::kChar; }
-
-std::string scale_name(const std::string& weight) {
-  return weight.substr(0, weight.size() - std::string_view("weight").size()) + "scale";
+std::vector<TensorToWrite> to_write(const std::vector<StoredPart>& parts) {
+  std::vector<TensorToWrite> tensors;
+  tensors.reserve(parts.size());
+  for (const StoredPart& part : parts) tensors.push_back(part.to_write());
+  return tensors;
 }
-
-// One tensor to write: the index-th of stored_tensors.
-struct Item {
-  TensorInfo info;
-  Tensor master;  // a view
-  bool scales = false;
-};
 
 // Quantises each weight once for its codes and its scales, which are fetched one after the other.
 class Fetcher {
  public:
-  Fetcher(const Weights& weights, SaveAs as) : as_(as) {
-    weights.visit_named([&](const TensorInfo& info, const Tensor& master) {
-      items_.push_back({info, master, false});
-      if (block_format(info, as_)) items_.push_back({info, master, true});
-    });
+  Fetcher(const Weights& weights, std::vector<StoredPart> parts) : parts_(std::move(parts)) {
+    weights.visit_named([&](const TensorInfo& info, const Tensor& master) { masters_[info.name] = master; });
   }
 
   Tensor operator()(size_t index) {
-    const Item& item = items_[index];
-    const auto format = block_format(item.info, as_);
-    if (!format) {
-      const Tensor value = as_ == SaveAs::f32 ? item.master.detach() : model::published_value(item.info, item.master);
-      return value.to(plain_dtype(item.info, as_));
+    const auto& [info, form, scales] = parts_[index];
+    const Tensor& master = masters_.at(info.name);
+    if (!form.format) return form.dtype == at::kFloat ? master.detach().to(at::kFloat) : published_value(info, master);
+    if (quantised_name_ != info.name) {
+      quantised_ = tensor::quantise_blocks(published_value(info, master), *form.format);
+      quantised_name_ = info.name;
     }
-    if (quantised_name_ != item.info.name) {
-      quantised_ = tensor::quantise_blocks(model::published_value(item.info, item.master), *format);
-      quantised_name_ = item.info.name;
-    }
-    return item.scales ? quantised_.scales.view(at::kFloat8_e8m0fnu) : quantised_.codes.view(code_dtype(*format));
+    return scales ? quantised_.scales.view(form.scale_dtype) : quantised_.codes.view(form.dtype);
   }
 
  private:
-  SaveAs as_;
-  std::vector<Item> items_;
+  std::vector<StoredPart> parts_;
+  std::unordered_map<std::string, Tensor> masters_;  // views
   std::string quantised_name_;
   Quantised quantised_;
 };
-
-base::Json config_json(const model::Config& config, SaveAs as) {
-  base::Json json = config.to_json();
-  json["torch_dtype"] = as == SaveAs::f32 ? "float32" : "bfloat16";
-  if (as == SaveAs::published) {
-    json["quantization_config"] = {{"quant_method", "fp8"},
-                                   {"fmt", "e4m3"},
-                                   {"activation_scheme", "dynamic"},
-                                   {"scale_fmt", "ue8m0"},
-                                   {"weight_block_size", {128, 128}}};
-  }
-  return json;
-}
 
 int64_t total_bytes(const std::vector<TensorToWrite>& tensors) {
   int64_t bytes = 0;
@@ -100,40 +66,23 @@ int64_t total_bytes(const std::vector<TensorToWrite>& tensors) {
 }  // namespace
 
 std::vector<TensorToWrite> stored_tensors(const Weights& weights, SaveAs as) {
-  std::vector<TensorToWrite> tensors;
-  weights.visit_named([&](const TensorInfo& info, const Tensor&) {
-    const auto format = block_format(info, as);
-    if (!format) {
-      tensors.push_back({info.name, plain_dtype(info, as), info.shape});
-    } else {
-      tensors.push_back({info.name, code_dtype(*format), tensor::code_shape(info.shape, *format)});
-      tensors.push_back({scale_name(info.name), at::kFloat8_e8m0fnu, tensor::scale_shape(info.shape, *format)});
-    }
-  });
-  return tensors;
+  return to_write(parts_of(weights, profile_of(weights.config, as)));
 }
 
 void save_weights(const fs::path& folder, const Weights& weights, SaveAs as, int64_t max_shard_bytes) {
-  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder))) {
-    fail(Code::invalid_argument, "{}: is there already; choose another folder, or remove it", folder.string());
-  }
-  const std::vector<TensorToWrite> tensors = stored_tensors(weights, as);
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  fs::path temporary = whole.has_filename() ? whole : whole.parent_path();
-  const fs::path target = temporary;
-  temporary += ".tmp";
-  constexpr int64_t kSlack = int64_t{16} << 20;  // headers, config, index
-  const int64_t needed = total_bytes(tensors) + kSlack, available = base::free_bytes(target);
-  if (needed > available) {
-    fail(Code::unavailable, "{}: saving needs {} MiB, the disk has {} MiB free; free some space or choose another disk",
-         target.string(), needed >> 20, available >> 20);
-  }
-  fs::remove_all(temporary);
-  fs::create_directories(temporary);
-  Fetcher fetch(weights, as);
-  tensor::write_safetensors_folder(temporary, tensors, std::ref(fetch), max_shard_bytes, {{"format", "pt"}});
-  base::write_file_atomic(temporary / "config.json", config_json(weights.config, as).dump(2) + "\n");
-  base::rename_durably(temporary, target);
+  const NewFolder place = new_folder(folder, ".tmp");
+  const model::Profile profile = profile_of(weights.config, as);
+  const std::vector<StoredPart> parts = parts_of(weights, profile);
+  const std::vector<TensorToWrite> tensors = to_write(parts);
+  check_free_space(place.target, total_bytes(tensors));
+  fs::remove_all(place.unfinished);
+  fs::create_directories(place.unfinished);
+  Fetcher fetch(weights, parts);
+  tensor::write_safetensors_folder(place.unfinished, tensors, std::ref(fetch), max_shard_bytes, {{"format", "pt"}});
+  base::Json config = weights.config.to_json();
+  describe_forms(config, profile);
+  base::write_file_atomic(place.unfinished / "config.json", config.dump(2) + "\n");
+  base::rename_durably(place.unfinished, place.target);
 }
 
 }  // namespace checkpoint

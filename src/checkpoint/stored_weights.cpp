@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "tensor/formats/block_scale.h"
@@ -77,15 +76,14 @@ std::string scaled_problem(const TensorInfo& info, const StoredTensor& codes, co
   return {};
 }
 
+int64_t num_rows(const TensorInfo& info) { return info.shape.front(); }
+
 }  // namespace
 
-struct StoredWeights::Problems {
-  std::vector<std::string> missing, wrong;
-  std::unordered_set<std::string> used;  // native names and names of stacks
-};
-
-StoredWeights::StoredWeights(const std::filesystem::path& folder) : folder_(folder), files_(folder) {
+StoredWeights::StoredWeights(const std::filesystem::path& folder)
+    : folder_(folder), config_(model::Config::load(folder)), files_(folder) {
   for (const std::string& name : files_.names()) add(name);
+  fit_config();
 }
 
 void StoredWeights::add(const std::string& stored_name) {
@@ -103,8 +101,11 @@ void StoredWeights::add(const std::string& stored_name) {
   place = stored_name;
 }
 
-bool StoredWeights::has_f32_compressor_norms() const {
-  return std::any_of(found_.begin(), found_.end(), [&](const auto& entry) {
+void StoredWeights::fit_config() {
+  lacks_mtp_ = config_.num_nextn_predict_layers > 0 && !has_mtp_;
+  if (lacks_mtp_) config_.num_nextn_predict_layers = 0;
+  if (config_.compressor_norm_f32) return;
+  config_.compressor_norm_f32 = std::any_of(found_.begin(), found_.end(), [&](const auto& entry) {
     const std::string& stored = entry.second.value;
     return entry.first.ends_with("compressor.norm.weight") && !stored.empty() &&
            files_.stored(stored).dtype == at::kFloat;
@@ -134,100 +135,130 @@ std::string StoredWeights::form_problem(const TensorInfo& info, const Found& fou
   return {};
 }
 
-void StoredWeights::check_one(const TensorInfo& info, Problems& problems) const {
+void StoredWeights::check_one(const TensorInfo& info, Search& search) const {
   const Found* found = find(info.name);
+  if (found == nullptr) return check_stack(info, search);
+  search.used.insert(info.name);
   const std::optional<ExpertName> expert = expert_name(info.name);
-  if (found != nullptr) {
-    problems.used.insert(info.name);
-    if (expert && find(expert->stack) != nullptr) {
-      problems.wrong.push_back(fmt::format("{} is there alone and in {}", info.name, find(expert->stack)->value));
-    } else if (found->value.empty()) {
-      problems.missing.push_back(fmt::format("{} (its scales are there as {})", info.name, found->scales));
-    } else if (const std::string problem = form_problem(info, *found); !problem.empty()) {
-      problems.wrong.push_back(found->value + " " + problem);
-    }
-    return;
+  if (expert && find(expert->stack) != nullptr) {
+    search.differences.wrong.push_back(
+        fmt::format("{} is there alone and in {}", info.name, find(expert->stack)->value));
+  } else if (found->value.empty()) {
+    search.differences.missing.push_back(fmt::format("{} (its scales are there as {})", info.name, found->scales));
+  } else if (const std::string problem = form_problem(info, *found); !problem.empty()) {
+    search.differences.wrong.push_back(found->value + " " + problem);
   }
-  found = expert ? find(expert->stack) : nullptr;
+}
+
+// A parameter that does not stand alone: an expert of a stack, or missing.
+void StoredWeights::check_stack(const TensorInfo& info, Search& search) const {
+  const std::optional<ExpertName> expert = expert_name(info.name);
+  const Found* found = expert ? find(expert->stack) : nullptr;
   if (found == nullptr) {
-    problems.missing.push_back(info.name);
+    search.differences.missing.push_back(info.name);
     return;
   }
-  if (!problems.used.insert(expert->stack).second && expert->expert > 0) return;  // one look at a stack is enough
+  if (!search.used.insert(expert->stack).second && expert->expert > 0) return;  // one look at a stack is enough
   const StoredTensor& stack = files_.stored(found->value);
   std::vector<int64_t> wanted = stack.shape;
   if (wanted.size() == 3)
     wanted = {stack.shape[0], info.shape[0] * (found->part == Part::gate_up_stack ? 2 : 1), info.shape[1]};
   if (!is_plain_float(stack.dtype) || stack.shape.size() != 3 || stack.shape != wanted ||
       stack.shape[0] <= expert->expert) {
-    problems.wrong.push_back(fmt::format("{} is {}, each of its experts should be F32, BF16 or F16 {}", found->value,
-                                         form_text(stack), shape_text(wanted)));
+    search.differences.wrong.push_back(fmt::format("{} is {}, each of its experts should be F32, BF16 or F16 {}",
+                                                   found->value, form_text(stack), shape_text(wanted)));
   }
 }
 
-void StoredWeights::check(const model::Weights& described) const {
-  Problems problems;
-  std::vector<std::string> unexpected = unexpected_;
-  described.visit_named([&](const TensorInfo& info, const Tensor&) { check_one(info, problems); });
-  const int64_t num_experts = described.config.n_routed_experts;
+Differences StoredWeights::differences() const {
+  Search search;
+  model::Weights::describe(config_).visit_named(
+      [&](const TensorInfo& info, const Tensor&) { check_one(info, search); });
+  Differences& result = search.differences;
+  result.unexpected = unexpected_;
+  result.twice = twice_;
   for (const auto& [native, found] : found_) {
     const std::string& stored = found.value.empty() ? found.scales : found.value;
-    if (!problems.used.contains(native)) {
-      unexpected.push_back(stored);
+    if (!search.used.contains(native)) {
+      result.unexpected.push_back(stored);
+      if (!found.value.empty() && !found.scales.empty()) result.unexpected.push_back(found.scales);
     } else if (found.part != Part::value && files_.stored(stored).shape.size() == 3 &&
-               files_.stored(stored).shape[0] != num_experts) {
-      problems.wrong.push_back(
-          fmt::format("{} is {}, it should hold {} experts", stored, form_text(files_.stored(stored)), num_experts));
+               files_.stored(stored).shape[0] != config_.n_routed_experts) {
+      result.wrong.push_back(fmt::format("{} is {}, it should hold {} experts", stored,
+                                         form_text(files_.stored(stored)), config_.n_routed_experts));
     }
   }
-  std::sort(unexpected.begin(), unexpected.end());
+  for (auto* list : {&result.missing, &result.unexpected, &result.twice, &result.wrong})
+    std::sort(list->begin(), list->end());
+  return result;
+}
+
+void StoredWeights::check() const {
+  const Differences found = differences();
   std::string text;
-  append_list(text, "missing", problems.missing);
-  append_list(text, "unexpected", unexpected);
-  append_list(text, "there twice", twice_);
-  append_list(text, "of another form", problems.wrong);
+  append_list(text, "missing", found.missing);
+  append_list(text, "unexpected", found.unexpected);
+  append_list(text, "there twice", found.twice);
+  append_list(text, "of another form", found.wrong);
   if (!text.empty()) {
     fail(Code::invalid_argument, "{}: the tensors do not fit config.json: {}", folder_.string(), text);
   }
 }
 
-Tensor StoredWeights::read_stack(const std::string& stored_name) {
-  if (last_stack_name_ != stored_name) {
-    last_stack_ = Tensor();  // free it first
-    last_stack_ = files_.read(stored_name);
-    last_stack_name_ = stored_name;
+StoredWeights::Place StoredWeights::place_of(const TensorInfo& info) const {
+  if (const Found* found = find(info.name)) return {found, 0};
+  const std::optional<ExpertName> expert = expert_name(info.name);
+  const Found* const stack = expert ? find(expert->stack) : nullptr;
+  CHECK(stack != nullptr, "{} was not checked", info.name);
+  const int64_t halves = stack->part == Part::gate_up_stack ? 2 : 1;
+  return {stack, (expert->expert * halves + (expert->up ? 1 : 0)) * num_rows(info)};
+}
+
+Form StoredWeights::form(const TensorInfo& info) const {
+  const Found& found = *place_of(info).found;
+  Form form;
+  form.dtype = files_.stored(found.value).dtype;
+  if (info.stored_as != model::StoredAs::i64) form.format = code_format(form.dtype);
+  if (form.format) {
+    const bool real = files_.stored(found.scales).dtype == at::kFloat;
+    form.scale_dtype = real ? at::kFloat : at::kFloat8_e8m0fnu;
   }
-  return last_stack_;
+  return form;
 }
 
-Tensor StoredWeights::read_part(const TensorInfo& info, const Found& found) {
-  const ExpertName expert = *expert_name(info.name);
-  const Tensor whole = read_stack(found.value).select(0, expert.expert);
-  const Tensor part = found.part == Part::gate_up_stack ? whole.chunk(2, 0)[expert.up ? 1 : 0] : whole;
-  return part.to(at::kFloat);
+std::string StoredWeights::place(const TensorInfo& info) const {
+  const std::string& stored = place_of(info).found->value;
+  return fmt::format("{}: tensor {} ({})", files_.file_of(stored).string(), stored, info.name);
 }
 
-Tensor StoredWeights::read_whole(const Found& found) const {
-  const Tensor value = files_.read(found.value);
-  if (at::isIntegralType(value.scalar_type(), false) && found.scales.empty()) return value.to(at::kLong);
-  const std::optional<BlockFormat> format = code_format(value.scalar_type());
-  if (!format) return value.to(at::kFloat);
-  const Tensor scales = files_.read(found.scales);
-  const bool real = scales.scalar_type() == at::kFloat;
-  return tensor::dequantise_blocks({value.view(at::kByte), real ? scales : scales.view(at::kByte), *format});
+tensor::Quantised StoredWeights::read_codes(const TensorInfo& info, int64_t begin, int64_t count) const {
+  const Found& found = *place_of(info).found;
+  const BlockFormat format = *form(info).format;
+  const int64_t block_rows = tensor::block_of(format).rows;
+  CHECK(begin % block_rows == 0, "row {} of {} is inside a block", begin, info.name);
+  const int64_t first = begin / block_rows, end = (begin + count + block_rows - 1) / block_rows;
+  const Tensor scales = files_.read_rows(found.scales, first, end - first);
+  return {files_.read_rows(found.value, begin, count).view(at::kByte),
+          scales.scalar_type() == at::kFloat ? scales : scales.view(at::kByte), format};
 }
 
-Tensor StoredWeights::read(const TensorInfo& info) {
-  const Found* found = find(info.name);
-  const bool stacked = found == nullptr;
-  if (stacked) found = find(expert_name(info.name)->stack);
-  CHECK(found != nullptr, "{} was not checked", info.name);
-  const Tensor value = stacked ? read_part(info, *found) : read_whole(*found);
-  if (value.is_floating_point() && !at::isfinite(value).all().item<bool>()) {
-    fail(Code::corruption, "{}: tensor {} ({}) holds a NaN or an infinity{}", files_.file_of(found->value).string(),
-         found->value, info.name, found->scales.empty() ? "" : ", in its codes or its scales");
+Tensor StoredWeights::read_rows(const TensorInfo& info, int64_t begin, int64_t count) const {
+  const Place place = place_of(info);
+  Tensor value;
+  if (form(info).format) {
+    value = tensor::dequantise_blocks(read_codes(info, begin, count));
+  } else {
+    value = files_.read_rows(place.found->value, place.first_row + begin, count);
+    if (info.stored_as == model::StoredAs::i64) return value.to(at::kLong);
+    value = value.to(at::kFloat);
+  }
+  if (!at::isfinite(value).all().item<bool>()) {
+    fail(Code::corruption, "{} holds a NaN or an infinity{}", this->place(info),
+         place.found->scales.empty() ? "" : ", in its codes or its scales");
   }
   return value;
 }
+
+Tensor StoredWeights::read(const TensorInfo& info) const { return read_rows(info, 0, num_rows(info)).view(info.shape); }
 
 }  // namespace checkpoint

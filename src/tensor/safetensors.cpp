@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "tensor/bytes.h"
 #include "tensor/safetensors_header.h"
 
@@ -43,28 +45,34 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& wher
 
 int64_t element_size(const TensorToWrite& tensor) { return static_cast<int64_t>(c10::elementSize(tensor.dtype)); }
 
-void write_bytes(base::AtomicFile& file, const TensorToWrite& wanted, const Tensor& value) {
-  CHECK(value.scalar_type() == wanted.dtype && value.sizes().vec() == wanted.shape,
-        "{}: was announced with another dtype or shape", wanted.name);
-  const Tensor host = to_host(value);
-  file.write(bytes_of(host));
+// Indices of the tensors in the order of their bytes.
+std::vector<size_t> file_order(const std::vector<TensorToWrite>& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return element_size(tensors[a]) > element_size(tensors[b]); });
+  return order;
 }
 
-// Runs of tensors, each of at most max_bytes or one tensor long.
-std::vector<std::pair<size_t, size_t>> cut_shards(const std::vector<TensorToWrite>& tensors, int64_t max_bytes) {
-  std::vector<std::pair<size_t, size_t>> shards;
-  int64_t bytes = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const int64_t size = tensors[i].size_bytes();
-    if (shards.empty() || bytes + size > max_bytes) {
-      shards.emplace_back(i, i);
-      bytes = 0;
-    }
-    bytes += size;
-    shards.back().second = i + 1;
-  }
-  return shards;
+std::vector<TensorToWrite> in_file_order(const std::vector<TensorToWrite>& tensors) {
+  std::vector<TensorToWrite> ordered;
+  ordered.reserve(tensors.size());
+  for (const size_t i : file_order(tensors)) ordered.push_back(tensors[i]);
+  return ordered;
 }
+
+// The value comes in the order of the file: fetch is asked for its index among the tensors as they were given.
+void write_values(SafetensorsWriter& writer, const std::vector<TensorToWrite>& tensors, const Fetch& fetch) {
+  for (const size_t i : file_order(tensors)) {
+    const Tensor value = fetch(i);
+    CHECK(value.scalar_type() == tensors[i].dtype && value.sizes().vec() == tensors[i].shape,
+          "{}: was announced with another dtype or shape", tensors[i].name);
+    const Tensor host = to_host(value);
+    writer.write(bytes_of(host));
+  }
+}
+
+int64_t last_dim(const StoredTensor& stored) { return stored.shape.size() < 2 ? 1 : stored.shape.back(); }
 
 void check_no_safetensors(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -94,12 +102,38 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path) {
   tensors_ = std::move(header.tensors);
 }
 
+uint64_t SafetensorsFile::header_checksum() const {
+  return base::hash64(file_.bytes().first(static_cast<size_t>(data_begin_)));
+}
+
+// Page by page, so that the file's pages don't stand in memory beside the whole copy.
+void SafetensorsFile::copy_out(const StoredTensor& stored, int64_t offset, Tensor& value) const {
+  constexpr size_t kPiece = size_t{4} << 20;
+  const auto begin = static_cast<size_t>(data_begin_ + stored.begin + offset), size = value.nbytes();
+  auto* const to = static_cast<std::byte*>(value.mutable_data_ptr());
+  for (size_t at = 0; at < size; at += kPiece) {
+    const size_t count = std::min(kPiece, size - at);
+    std::memcpy(to + at, file_.bytes().data() + begin + at, count);
+    file_.release(begin + at, count);
+  }
+}
+
 Tensor SafetensorsFile::read(const StoredTensor& stored) const {
   Tensor value = at::empty(stored.shape, at::TensorOptions(stored.dtype));
-  const std::span<const std::byte> bytes =
-      file_.bytes().subspan(static_cast<size_t>(data_begin_ + stored.begin), static_cast<size_t>(stored.size_bytes()));
-  CHECK(value.nbytes() == bytes.size());
-  if (!bytes.empty()) std::memcpy(value.mutable_data_ptr(), bytes.data(), bytes.size());
+  CHECK(static_cast<int64_t>(value.nbytes()) == stored.size_bytes());
+  copy_out(stored, 0, value);
+  return value;
+}
+
+Tensor SafetensorsFile::read_rows(const StoredTensor& stored, int64_t begin, int64_t count) const {
+  const int64_t columns = last_dim(stored);
+  const int64_t row_bytes = columns * static_cast<int64_t>(c10::elementSize(stored.dtype));
+  CHECK(begin >= 0 && count >= 0 && (begin + count) * row_bytes <= stored.size_bytes(), "rows {} to {} of {}", begin,
+        begin + count, stored.name);
+  const std::vector<int64_t> shape =
+      stored.shape.size() < 2 ? std::vector<int64_t>{count} : std::vector<int64_t>{count, columns};
+  Tensor value = at::empty(shape, at::TensorOptions(stored.dtype));
+  copy_out(stored, begin * row_bytes, value);
   return value;
 }
 
@@ -176,44 +210,81 @@ Tensor SafetensorsFolder::read(const std::string& name) const {
   return files_[at.file].read(files_[at.file].tensors()[at.index]);
 }
 
-void write_safetensors(const fs::path& path, const std::vector<TensorToWrite>& tensors, const Fetch& fetch,
-                       const Metadata& metadata) {
-  std::vector<size_t> order(tensors.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return element_size(tensors[a]) > element_size(tensors[b]); });
-  std::vector<TensorToWrite> ordered;
-  for (const size_t i : order) ordered.push_back(tensors[i]);
-  const std::string header = write_header(ordered, metadata);
-  const uint64_t length = header.size();
-  base::AtomicFile file(path);
-  file.write(std::string_view(reinterpret_cast<const char*>(&length), sizeof length));
-  file.write(header);
-  for (const size_t i : order) write_bytes(file, tensors[i], fetch(i));
-  file.commit();
+Tensor SafetensorsFolder::read_rows(const std::string& name, int64_t begin, int64_t count) const {
+  const Place& at = place(name);
+  return files_[at.file].read_rows(files_[at.file].tensors()[at.index], begin, count);
 }
 
-void write_safetensors_folder(const fs::path& folder, const std::vector<TensorToWrite>& tensors, const Fetch& fetch,
-                              int64_t max_shard_bytes, const Metadata& metadata) {
-  check_no_safetensors(folder);
-  const auto shards = cut_shards(tensors, max_shard_bytes);
-  if (shards.size() <= 1) return write_safetensors(folder / kSingleName, tensors, fetch, metadata);
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<TensorToWrite> tensors, const Metadata& metadata)
+    : file_(path), tensors_(in_file_order(tensors)) {
+  const std::string header = write_header(tensors_, metadata);
+  const uint64_t length = header.size();
+  file_.write(std::string_view(reinterpret_cast<const char*>(&length), sizeof length));
+  file_.write(header);
+  for (const TensorToWrite& tensor : tensors_) missing_bytes_ += tensor.size_bytes();
+}
+
+void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  missing_bytes_ -= static_cast<int64_t>(bytes.size());
+  CHECK(missing_bytes_ >= 0, "more bytes than the tensors have");
+  file_.write(bytes);
+}
+
+void SafetensorsWriter::commit() {
+  CHECK(missing_bytes_ == 0, "{} bytes of the tensors are missing", missing_bytes_);
+  file_.commit();
+}
+
+std::vector<Shard> cut_shards(const std::vector<TensorToWrite>& tensors, int64_t max_bytes) {
+  std::vector<Shard> shards(1);
+  int64_t bytes = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    if (!shards.back().tensors.empty() && bytes + tensor.size_bytes() > max_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += tensor.size_bytes();
+    shards.back().tensors.push_back(tensor);
+  }
+  shards.front().file = kSingleName;
+  for (size_t i = 0; i < shards.size() && shards.size() > 1; ++i) {
+    shards[i].file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  }
+  return shards;
+}
+
+void write_index(const fs::path& folder, const std::vector<Shard>& shards) {
+  if (shards.size() < 2) return;
   JsonMap index = {{"metadata", {{"total_size", 0}}}, {"weight_map", JsonMap::object()}};
   int64_t total = 0;
-  for (size_t s = 0; s < shards.size(); ++s) {
-    const auto [begin, end] = shards[s];
-    const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", s + 1, shards.size());
-    const std::vector<TensorToWrite> part(tensors.begin() + static_cast<std::ptrdiff_t>(begin),
-                                          tensors.begin() + static_cast<std::ptrdiff_t>(end));
-    write_safetensors(
-        folder / file, part, [&, first = begin](size_t i) { return fetch(first + i); }, metadata);
-    for (const TensorToWrite& tensor : part) {
-      index["weight_map"][tensor.name] = file;
+  for (const Shard& shard : shards) {
+    for (const TensorToWrite& tensor : shard.tensors) {
+      index["weight_map"][tensor.name] = shard.file;
       total += tensor.size_bytes();
     }
   }
   index["metadata"]["total_size"] = total;
   base::write_file_atomic(folder / kIndexName, index.dump(2) + "\n");
+}
+
+void write_safetensors(const fs::path& path, const std::vector<TensorToWrite>& tensors, const Fetch& fetch,
+                       const Metadata& metadata) {
+  SafetensorsWriter writer(path, tensors, metadata);
+  write_values(writer, tensors, fetch);
+  writer.commit();
+}
+
+void write_safetensors_folder(const fs::path& folder, const std::vector<TensorToWrite>& tensors, const Fetch& fetch,
+                              int64_t max_shard_bytes, const Metadata& metadata) {
+  check_no_safetensors(folder);
+  const std::vector<Shard> shards = cut_shards(tensors, max_shard_bytes);
+  size_t first = 0;
+  for (const Shard& shard : shards) {
+    write_safetensors(
+        folder / shard.file, shard.tensors, [&](size_t i) { return fetch(first + i); }, metadata);
+    first += shard.tensors.size();
+  }
+  write_index(folder, shards);
 }
 
 }  // namespace tensor

@@ -14,11 +14,6 @@ namespace {
 using base::Code;
 using base::fail;
 
-struct Block {
-  int64_t rows, columns;
-};
-constexpr Block block_of(BlockFormat format) { return format == BlockFormat::e4m3 ? Block{128, 128} : Block{1, 32}; }
-
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 void check_matrix(const std::vector<int64_t>& shape, BlockFormat format) {

@@ -18,6 +18,12 @@ namespace tensor {
 
 using kernels::cpu::BlockFormat;
 
+// The part of a weight that shares a scale.
+struct Block {
+  int64_t rows, columns;
+};
+constexpr Block block_of(BlockFormat format) { return format == BlockFormat::e4m3 ? Block{128, 128} : Block{1, 32}; }
+
 struct Quantised {
   Tensor codes;   // uint8 [..., R, C] (e4m3) or [..., R, C/2] (e2m1, low nibble = even column)
   Tensor scales;  // uint8 ue8m0 or f32, [..., ceil(R/128), ceil(C/128)] (e4m3) or [..., R, ceil(C/32)] (e2m1)
@@ -41,7 +47,8 @@ Tensor dequantise_blocks(const Quantised& quantised);
 // Error{invalid_argument}: another dtype, e2m1 with an odd C.
 Quantised quantise_groups(const Tensor& values, int64_t group, BlockFormat format);
 
-// The largest magnitude of each block of a weight f32 [..., R, C]: shaped as its scales. 0 where all are zero.
+// The largest magnitude of each block of a weight [..., R, C] of any float dtype: shaped as its scales. 0 where all are
+// zero.
 Tensor block_amax(const Tensor& weight, BlockFormat format);
 
 // One number for each block -> [..., R, C] with that number at every place of its block. rows, columns: R, C.
