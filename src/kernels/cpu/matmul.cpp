@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "kernels/cpu/matmul_tile_inl.h"
 #include "kernels/cpu/matmul_work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,206 +23,52 @@ namespace HWY_NAMESPACE {
 
 #if HWY_NATIVE_FMA
 
-namespace hn = hwy::HWY_NAMESPACE;
+constexpr int kWide = kLanes == 16 ? 2 : 1;  // panels that have two vectors an output row
 
-using F = hn::CappedTag<float, kPanel>;
-using U = hn::RebindToUnsigned<F>;
-using U16 = hn::Rebind<uint16_t, F>;
-using I16 = hn::Rebind<int16_t, F>;
-using F16 = hn::Rebind<hwy::float16_t, F>;
-using U8 = hn::Repartition<uint8_t, U16>;
-using V = hn::Vec<F>;
-
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(F()));
-constexpr int kVecs = static_cast<int>(kPanel) / kLanes;  // vectors of a panel
-
-// Weights of one step as f32 vectors, times kUnit: at(step, v, out) gives out[j], k j of the step, outputs of vector v.
-struct F32Panel {
-  static constexpr WeightFormat kFormat = WeightFormat::f32;
-  static constexpr int kStep = 1;
-  static HWY_INLINE void at(const uint8_t* step, int v, V (&out)[kStep]) {
-    out[0] = hn::LoadU(F(), reinterpret_cast<const float*>(step) + v * kLanes);
-  }
-};
-
-struct Bf16Panel {
-  static constexpr WeightFormat kFormat = WeightFormat::bf16;
-  static constexpr int kStep = 2;
-  static HWY_INLINE void at(const uint8_t* step, int v, V (&out)[kStep]) {
-    const auto pair = hn::LoadU(U(), reinterpret_cast<const uint32_t*>(step) + v * kLanes);
-    out[0] = hn::BitCast(F(), hn::ShiftLeft<16>(pair));
-    out[1] = hn::BitCast(F(), hn::And(pair, hn::Set(U(), 0xFFFF0000u)));
-  }
-};
-
-// s.eeee.mmm becomes an f16 whose value is 2^-8 of the code's, subnormal codes included.
-struct E4m3Panel {
-  static constexpr WeightFormat kFormat = WeightFormat::e4m3;
-  static constexpr int kStep = 2;
-  static constexpr float kUnit = 256;
-  static HWY_INLINE V f16(hn::Vec<I16> code_on_top) {
-    const auto bits = hn::And(hn::BitCast(U16(), hn::ShiftRight<1>(code_on_top)), hn::Set(U16(), 0xBF80));
-    return hn::PromoteTo(F(), hn::BitCast(F16(), bits));
-  }
-  static HWY_INLINE void at(const uint8_t* step, int v, V (&out)[kStep]) {
-    const auto pair = hn::LoadU(I16(), reinterpret_cast<const int16_t*>(step) + v * kLanes);
-    out[0] = f16(hn::ShiftLeft<8>(pair));
-    out[1] = f16(pair);
-  }
-};
-
-// A code is looked up as the upper byte of its value in f16; the lower byte is zero for all of them.
-struct E2m1Panel {
-  static constexpr WeightFormat kFormat = WeightFormat::e2m1;
-  static constexpr int kStep = 4;
-  static constexpr float kUnit = 1;
-  static HWY_INLINE V f16(hn::Vec<U16> bits) { return hn::PromoteTo(F(), hn::BitCast(F16(), bits)); }
-  static HWY_INLINE void at(const uint8_t* step, int v, V (&out)[kStep]) {
-    alignas(16) static constexpr uint8_t kUpper[16] = {0x00, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46,
-                                                       0x80, 0xB8, 0xBC, 0xBE, 0xC0, 0xC2, 0xC4, 0xC6};
-    const auto table = hn::LoadDup128(U8(), kUpper);
-    const auto low_nibbles = hn::Set(U8(), 0x0F);
-    const auto codes = hn::LoadU(U8(), step + v * 2 * kLanes);
-    const auto high = hn::BitCast(U8(), hn::ShiftRight<4>(hn::BitCast(U16(), codes)));
-    const auto even = hn::BitCast(U16(), hn::TableLookupBytes(table, hn::And(codes, low_nibbles)));
-    const auto odd = hn::BitCast(U16(), hn::TableLookupBytes(table, hn::And(high, low_nibbles)));
-    const auto upper = hn::Set(U16(), 0xFF00);
-    out[0] = f16(hn::ShiftLeft<8>(even));
-    out[1] = f16(hn::ShiftLeft<8>(odd));
-    out[2] = f16(hn::And(even, upper));
-    out[3] = f16(hn::And(odd, upper));
-  }
-};
-
-HWY_INLINE V round_bf16(V value) {
-  const auto bits = hn::BitCast(U(), value);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(U(), 1));
-  const auto rounded = hn::And(hn::Add(bits, hn::Add(odd, hn::Set(U(), 0x7FFF))), hn::Set(U(), 0xFFFF0000u));
-  return hn::IfThenElse(hn::IsNaN(value), hn::BitCast(F(), hn::Set(U(), 0x7FC00000u)), hn::BitCast(F(), rounded));
-}
-
-// A tile: R rows times P panels over k of [begin, end).
-struct Tile {
-  const float* const* x;  // R rows, from k 0
-  float* const* y;        // R rows, from output `column` on
-  int64_t column = 0;
-  const uint8_t* panel = nullptr;  // at k `begin`, a multiple of the step
-  int64_t panel_stride = 0;        // bytes
-  int64_t begin = 0, end = 0;
-  bool first = true, last = true;  // block of the product's
-  bool round = false;              // the last block's results
-  const float* scales = nullptr;   // of the block, quantised only
-  int64_t scale_stride = 0;        // between panels
-};
-
-template <class W, int R, int P>
-HWY_INLINE void add_step(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k, int count,
-                         V (&sum)[R * P * kVecs]) {
-  V weight[P * kVecs][W::kStep];
-#pragma GCC unroll 16
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVecs; ++v) W::at(step + p * stride, v, weight[p * kVecs + v]);
-  }
-#pragma GCC unroll 4
-  for (int j = 0; j < W::kStep; ++j) {
-    if (j >= count) break;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const V value = hn::Set(F(), x[r][k + j]);
-#pragma GCC unroll 16
-      for (int i = 0; i < P * kVecs; ++i) {
-        sum[r * P * kVecs + i] = hn::MulAdd(value, weight[i][j], sum[r * P * kVecs + i]);
-      }
-    }
+// Calls kernel on groups of `width` panels as long as there are as many, and moves the tile behind them.
+HWY_INLINE void walk(void (*kernel)(const Tile&), int64_t width, Tile& tile, int64_t& panels) {
+  for (; panels >= width; panels -= width) {
+    kernel(tile);
+    tile.panel += width * tile.panel_stride;
+    tile.column += width * kPanel;
+    if (tile.scales) tile.scales += width * tile.scale_stride;
   }
 }
 
-template <class W, int R, int P>
-HWY_NOINLINE void multiply_tile(const Tile& tile) {
-  constexpr int kRow = P * kVecs;
-  constexpr bool kScaled = panel_layout(W::kFormat).block_k > 0;
-  const float* x[R];
-  V sum[R * kRow];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) x[r] = tile.x[r];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRow; ++i) {
-      sum[r * kRow + i] = kScaled || tile.first ? hn::Zero(F()) : hn::LoadU(F(), tile.y[r] + tile.column + i * kLanes);
-    }
-  }
-  const uint8_t* step = tile.panel;
-  int64_t k = tile.begin;
-  for (; k + W::kStep <= tile.end; k += W::kStep, step += panel_layout(W::kFormat).step_bytes) {
-    add_step<W, R, P>(x, step, tile.panel_stride, k, W::kStep, sum);
-  }
-  if (k < tile.end) add_step<W, R, P>(x, step, tile.panel_stride, k, static_cast<int>(tile.end - k), sum);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRow; ++i) {
-      float* y = tile.y[r] + tile.column + i * kLanes;
-      V result = sum[r * kRow + i];
-      if constexpr (kScaled) {
-        const float* scales = tile.scales + i / kVecs * tile.scale_stride;
-        const V scale = panel_layout(W::kFormat).scales_per_block == 1 ? hn::Set(F(), scales[0])
-                                                                       : hn::LoadU(F(), scales + i % kVecs * kLanes);
-        if constexpr (W::kUnit != 1) result = hn::Mul(result, hn::Set(F(), W::kUnit));
-        result = hn::MulAdd(result, scale, tile.first ? hn::Zero(F()) : hn::LoadU(F(), y));
-      }
-      if (tile.last && tile.round) result = round_bf16(result);
-      hn::StoreU(result, F(), y);
-    }
-  }
-}
+// Rows up to which a tile is two panels wide: as many sums as there are registers beside what decoding needs.
+template <class Source>
+constexpr int kWideRows = Source::kFormat == WeightFormat::f32 ? 3 : 2;
 
-// All panels of the unit over one block of k, rows [row, row + rows) of it.
-template <class W>
-void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
-  const auto walk = [&](auto function, int64_t width) HWY_ATTR {
-    int64_t p = 0;
-    for (; p + width <= panels; p += width) {
-      Tile part = tile;
-      part.panel += p * tile.panel_stride;
-      part.column += p * kPanel;
-      if (tile.scales) part.scales += p * tile.scale_stride;
-      function(part);
-    }
-    return p;
-  };
-  const auto both = [&](auto wide, int64_t width, auto narrow) HWY_ATTR {
-    const int64_t done = walk(wide, width);
-    tile.panel += done * tile.panel_stride;
-    tile.column += done * kPanel;
-    if (tile.scales) tile.scales += done * tile.scale_stride;
-    panels -= done;
-    walk(narrow, 1);
+// All panels, for `rows` rows of at most six.
+template <class One, class Source, WeightFormat kFormat>
+HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
+  const auto walk_all = [&](auto row_count) HWY_ATTR {
+    constexpr int R = decltype(row_count)::value;
+    using S = std::conditional_t<R == 1, One, Source>;
+    if constexpr (R == 1) walk(multiply_tile<S, kFormat, R, 4>, 4, tile, panels);
+    if constexpr (R <= kWideRows<S> || kWide == 2) walk(multiply_tile<S, kFormat, R, 2>, 2, tile, panels);
+    walk(multiply_tile<S, kFormat, R, 1>, 1, tile, panels);
   };
   switch (rows) {
     case 1:
-      return both(multiply_tile<W, 1, 4>, 4, multiply_tile<W, 1, 1>);
+      return walk_all(std::integral_constant<int, 1>());
     case 2:
-      return both(multiply_tile<W, 2, 2>, 2, multiply_tile<W, 2, 1>);
+      return walk_all(std::integral_constant<int, 2>());
     case 3:
-      return both(multiply_tile<W, 3, 2>, 2, multiply_tile<W, 3, 1>);
+      return walk_all(std::integral_constant<int, 3>());
     case 4:
-      walk(multiply_tile<W, 4, 1>, 1);
-      return;
+      return walk_all(std::integral_constant<int, 4>());
     case 5:
-      walk(multiply_tile<W, 5, 1>, 1);
-      return;
+      return walk_all(std::integral_constant<int, 5>());
     default:
-      walk(multiply_tile<W, 6, 1>, 1);
-      return;
+      return walk_all(std::integral_constant<int, 6>());
   }
 }
 
-// Rows in tiles of at most six, as even as possible.
-template <class F>
-HWY_INLINE void for_tiles(int64_t rows, const F& body) {
-  const int64_t tiles = ceil_div(rows, 6);
+// Rows in tiles of at most `most`, as even as possible.
+template <class Body>
+HWY_INLINE void for_tiles(int64_t rows, int64_t most, const Body& body) {
+  const int64_t tiles = ceil_div(rows, most);
   int64_t row = 0;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t count = (rows - row) / (tiles - i);
@@ -234,32 +82,46 @@ struct Rows {
   float* y[kUnitRows];
 };
 
-template <class W>
-void multiply_unit(const Product& product, const Unit& unit, const Rows& rows, int64_t column) {
-  constexpr PanelLayout layout = panel_layout(W::kFormat);
-  constexpr int64_t kBlock = layout.block_k > 0 ? layout.block_k : 256;
-  const PackedMatrix& weight = product.weight;
-  const int64_t stride = panel_size(W::kFormat, weight.k), blocks = ceil_div(weight.k, kBlock);
-  const auto* panels = static_cast<const uint8_t*>(weight.panels) + unit.first_panel * stride;
-  for (int64_t block = 0; block < blocks; ++block) {
-    Tile tile;
-    tile.column = column;
-    tile.begin = block * kBlock;
-    tile.end = std::min(tile.begin + kBlock, weight.k);
-    tile.panel = panels + tile.begin / layout.step_k * layout.step_bytes;
-    tile.panel_stride = stride;
-    tile.first = block == 0;
-    tile.last = block + 1 == blocks;
-    tile.round = product.round_bf16;
-    if (layout.block_k > 0) {
-      tile.scale_stride = blocks * layout.scales_per_block;
-      tile.scales = weight.scales + unit.first_panel * tile.scale_stride + block * layout.scales_per_block;
+// A unit whose panels start at the tile's; k in blocks that fit the nearest cache, panels decoded once for all rows
+// where that pays.
+template <class One, class Source>
+void multiply_unit(Tile tile, int64_t k, const Rows& rows, int64_t num_rows, int64_t panels) {
+  constexpr WeightFormat kFormat = Source::kFormat;
+  constexpr PanelLayout kLayout = panel_layout(kFormat);
+  constexpr int64_t kBlock = kLayout.block_k > 0 ? 128 : 256;
+  const bool decoded = kLayout.block_k > 0 && num_rows > 8;
+  const int64_t block_k = num_rows > 6 ? kBlock : k;
+  const Tile whole = tile;
+  alignas(64) float weights[kLayout.block_k > 0 ? kWide * kBlock * kPanel : 1];
+  for (int64_t begin = 0; begin < k; begin += block_k) {
+    tile.begin = begin;
+    tile.end = std::min(begin + block_k, k);
+    tile.first = begin == 0;
+    tile.last = tile.end == k;
+    for (int64_t p = 0; p < panels; p += decoded ? kWide : panels) {
+      const int64_t width = decoded ? std::min<int64_t>(kWide, panels - p) : panels;
+      tile.column = whole.column + p * kPanel;
+      tile.panel = whole.panel + p * whole.panel_stride + begin / kLayout.step_k * kLayout.step_bytes;
+      if (kLayout.block_k > 0) {
+        tile.scales = whole.scales + p * tile.scale_stride + begin / kLayout.block_k * kLayout.scales_per_block;
+      }
+      if (decoded) {
+        for (int64_t i = 0; i < width; ++i) {
+          decode<Source>(tile.panel + i * whole.panel_stride, tile.end - begin, weights + i * kBlock * kPanel);
+        }
+        tile.panel = reinterpret_cast<const uint8_t*>(weights);
+        tile.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
+      }
+      for_tiles(num_rows, kLayout.block_k > 0 && !decoded ? 4 : 6, [&](int64_t row, int64_t count) HWY_ATTR {
+        tile.x = rows.x + row;
+        tile.y = rows.y + row;
+        if (decoded) {
+          multiply_rows<F32Source, F32Source, kFormat>(tile, count, width);
+        } else {
+          multiply_rows<One, Source, kFormat>(tile, count, width);
+        }
+      });
     }
-    for_tiles(unit.num_rows, [&](int64_t row, int64_t count) HWY_ATTR {
-      tile.x = rows.x + row;
-      tile.y = rows.y + row;
-      multiply_rows<W>(tile, count, unit.num_panels);
-    });
   }
 }
 
@@ -272,19 +134,30 @@ void multiply_unit(const Product& product, const Unit& unit) {
     rows.x[i] = input_row(product, unit.first_row + i);
     rows.y[i] = partial ? results + i * columns : output_row(product, unit.first_row + i);
   }
-  const int64_t first_column = partial ? 0 : column;
-  switch (product.weight.format) {
+  const PackedMatrix& weight = product.weight;
+  const PanelLayout layout = panel_layout(weight.format);
+  Tile tile;
+  tile.column = partial ? 0 : column;
+  tile.panel_stride = panel_size(weight.format, weight.k);
+  tile.panel = static_cast<const uint8_t*>(weight.panels) + unit.first_panel * tile.panel_stride;
+  tile.round = product.round_bf16;
+  if (layout.block_k > 0) {
+    tile.scale_stride = ceil_div(weight.k, layout.block_k) * layout.scales_per_block;
+    tile.scales = weight.scales + unit.first_panel * tile.scale_stride;
+  }
+  const int64_t k = weight.k, m = unit.num_rows, panels = unit.num_panels;
+  switch (weight.format) {
     case WeightFormat::f32:
-      multiply_unit<F32Panel>(product, unit, rows, first_column);
+      multiply_unit<F32Source, F32Source>(tile, k, rows, m, panels);
       break;
     case WeightFormat::bf16:
-      multiply_unit<Bf16Panel>(product, unit, rows, first_column);
+      multiply_unit<Bf16Source, Bf16Source>(tile, k, rows, m, panels);
       break;
     case WeightFormat::e4m3:
-      multiply_unit<E4m3Panel>(product, unit, rows, first_column);
+      multiply_unit<E4m3Source<false>, E4m3Source<true>>(tile, k, rows, m, panels);
       break;
     case WeightFormat::e2m1:
-      multiply_unit<E2m1Panel>(product, unit, rows, first_column);
+      multiply_unit<E2m1Source, E2m1Source>(tile, k, rows, m, panels);
       break;
   }
   if (!partial) return;

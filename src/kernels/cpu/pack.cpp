@@ -37,23 +37,45 @@ void for_panels(WeightFormat format, int64_t n, int64_t k, const F& body) {
   });
 }
 
+template <class T>
+using Square = T[kPanel][kPanel];  // [output][k]
+
+// body(tile, begin, count) for the `count` k from `begin` on, sixteen of them as long as there are as many; what lies
+// outside [n, k] is zero.
+template <class T, class F>
+void for_tiles(const T* source, int64_t n, int64_t k, Strides strides, int64_t panel, const F& body) {
+  const T* in = source + panel * kPanel * strides.n;
+  const int64_t outputs = std::min(kPanel, n - panel * kPanel);
+  Square<T> tile = {};
+  for (int64_t begin = 0; begin < k; begin += kPanel, in += kPanel * strides.k) {
+    const int64_t count = std::min(kPanel, k - begin);
+    if (count < kPanel) std::fill_n(&tile[0][0], kPanel * kPanel, T{});
+    if (strides.k == 1) {
+      for (int64_t o = 0; o < outputs; ++o) std::copy_n(in + o * strides.n, count, tile[o]);
+    } else {
+      for (int64_t j = 0; j < count; ++j) {
+        for (int64_t o = 0; o < outputs; ++o) tile[o][j] = in[o * strides.n + j * strides.k];
+      }
+    }
+    body(tile, begin, count);
+  }
+}
+
 }  // namespace
 
 float code_value(WeightFormat format, const uint8_t* panel, int64_t output, int64_t k) {
   const PanelLayout layout = panel_layout(format);
   const uint8_t* step = panel + k / layout.step_k * layout.step_bytes;
-  const int64_t j = k % layout.step_k;
+  const int64_t j = k % layout.step_k, place = place_in_step(format, output, j);
   switch (format) {
     case WeightFormat::f32:
-      return reinterpret_cast<const float*>(step)[output];
-    case WeightFormat::bf16: {
-      const uint16_t bits = reinterpret_cast<const uint16_t*>(step)[2 * output + j];
-      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    }
+      return reinterpret_cast<const float*>(step)[place];
+    case WeightFormat::bf16:
+      return std::bit_cast<float>(static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(step)[place]) << 16);
     case WeightFormat::e4m3:
-      return e4m3_value(step[2 * output + j]);
+      return e4m3_value(step[place]);
     case WeightFormat::e2m1:
-      return e2m1_value(step[2 * output + j / 2] >> (4 * (j % 2)));
+      return e2m1_value(step[place] >> (4 * (j / 2)));
   }
   return 0;
 }
@@ -69,29 +91,25 @@ int64_t num_scales(WeightFormat format, int64_t n, int64_t k) {
 void pack_f32(const float* source, int64_t n, int64_t k, Strides strides, float* panels) {
   for_panels(WeightFormat::f32, n, k, [&](int64_t panel) {
     float* out = panels + panel * kPanel * k;
-    const int64_t outputs = std::min(kPanel, n - panel * kPanel);
-    const float* in = source + panel * kPanel * strides.n;
-    for (int64_t i = 0; i < k; ++i, out += kPanel) {
-      for (int64_t o = 0; o < outputs; ++o) out[o] = in[o * strides.n + i * strides.k];
-      std::fill(out + outputs, out + kPanel, 0.0f);
-    }
+    for_tiles(source, n, k, strides, panel, [&](const Square<float>& tile, int64_t, int64_t count) {
+      for (int64_t j = 0; j < count; ++j, out += kPanel) {
+        for (int64_t o = 0; o < kPanel; ++o) out[o] = tile[o][j];
+      }
+    });
   });
 }
 
 void pack_bf16(const float* source, int64_t n, int64_t k, Strides strides, uint16_t* panels) {
   for_panels(WeightFormat::bf16, n, k, [&](int64_t panel) {
-    uint16_t* out = panels + panel * panel_size(WeightFormat::bf16, k) / 2;
-    const int64_t outputs = std::min(kPanel, n - panel * kPanel);
-    const float* in = source + panel * kPanel * strides.n;
-    for (int64_t step = 0; step < k; step += 2, out += 2 * kPanel) {
-      for (int64_t o = 0; o < kPanel; ++o) {
-        for (int64_t j = 0; j < 2; ++j) {
-          const bool inside = o < outputs && step + j < k;
-          const float value = inside ? in[o * strides.n + (step + j) * strides.k] : 0.0f;
-          out[2 * o + j] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+    uint16_t* out = panels + panel * kPanel * k;
+    for_tiles(source, n, k, strides, panel, [&](const Square<float>& tile, int64_t, int64_t count) {
+      for (int64_t j = 0; j < count; ++j, out += kPanel) {
+        for (int64_t o = 0; o < kPanel; ++o) {
+          out[place_in_step(WeightFormat::bf16, o, 0)] =
+              static_cast<uint16_t>(std::bit_cast<uint32_t>(tile[o][j]) >> 16);
         }
       }
-    }
+    });
   });
 }
 
@@ -100,42 +118,44 @@ void pack_e4m3(const uint8_t* codes, const float* block_scales, int64_t n, int64
   const int64_t blocks = ceil_div(k, layout.block_k);
   for_panels(WeightFormat::e4m3, n, k, [&](int64_t panel) {
     uint8_t* out = panels + panel * panel_size(WeightFormat::e4m3, k);
-    const int64_t outputs = std::min(kPanel, n - panel * kPanel);
-    const uint8_t* in = codes + panel * kPanel * k;
     const float* scale_in = block_scales + panel * kPanel / layout.block_k * blocks;
     float* scale_out = scales + panel * blocks;
     std::copy(scale_in, scale_in + blocks, scale_out);
-    for (int64_t step = 0; step < k; step += 2, out += 2 * kPanel) {
-      for (int64_t o = 0; o < kPanel; ++o) {
-        for (int64_t j = 0; j < 2; ++j) {
-          const bool inside = o < outputs && step + j < k;
-          const uint8_t code = inside ? in[o * k + step + j] : uint8_t{0};
-          out[2 * o + j] = code;
-          // The decoders know no NaN: the block's scale carries it.
-          if ((code & 0x7F) == 0x7F) scale_out[step / layout.block_k] = std::numeric_limits<float>::quiet_NaN();
+    for_tiles(codes, n, k, {k, 1}, panel, [&](const Square<uint8_t>& tile, int64_t begin, int64_t count) {
+      bool nan = false;
+      for (int64_t j = 0; j < count; j += 2, out += layout.step_bytes) {
+        for (int64_t o = 0; o < kPanel; ++o) {
+          for (int64_t i = 0; i < 2; ++i) {
+            const uint8_t code = tile[o][j + i];
+            nan |= (code & 0x7F) == 0x7F;
+            out[place_in_step(WeightFormat::e4m3, o, i)] = code;
+          }
         }
       }
-    }
+      // The decoders know no NaN: the block's scale carries it.
+      if (nan) scale_out[begin / layout.block_k] = std::numeric_limits<float>::quiet_NaN();
+    });
   });
 }
 
 void pack_e2m1(const uint8_t* codes, const float* block_scales, int64_t n, int64_t k, uint8_t* panels, float* scales) {
   constexpr PanelLayout layout = panel_layout(WeightFormat::e2m1);
   CHECK(k % 2 == 0, "e2m1 has pairs along k, k is {}", k);
-  const int64_t blocks = ceil_div(k, layout.block_k), row_bytes = k / 2;
+  const int64_t blocks = ceil_div(k, layout.block_k);
   for_panels(WeightFormat::e2m1, n, k, [&](int64_t panel) {
     uint8_t* out = panels + panel * panel_size(WeightFormat::e2m1, k);
-    const int64_t outputs = std::min(kPanel, n - panel * kPanel);
-    const uint8_t* in = codes + panel * kPanel * row_bytes;
-    for (int64_t pair = 0; pair < row_bytes; pair += 2, out += 2 * kPanel) {
-      for (int64_t o = 0; o < kPanel; ++o) {
-        for (int64_t j = 0; j < 2; ++j) {
-          out[2 * o + j] = o < outputs && pair + j < row_bytes ? in[o * row_bytes + pair + j] : uint8_t{0};
+    for_tiles(codes, n, k / 2, {k / 2, 1}, panel, [&](const Square<uint8_t>& tile, int64_t, int64_t count) {
+      for (int64_t j = 0; j < count; j += 2, out += layout.step_bytes) {
+        for (int64_t o = 0; o < kPanel; ++o) {
+          const uint8_t a = tile[o][j], b = tile[o][j + 1];  // k 0 and 1, k 2 and 3
+          out[place_in_step(WeightFormat::e2m1, o, 0)] = static_cast<uint8_t>((a & 0x0F) | (b << 4));
+          out[place_in_step(WeightFormat::e2m1, o, 1)] = static_cast<uint8_t>((a >> 4) | (b & 0xF0));
         }
       }
-    }
+    });
     const float* scale_in = block_scales + panel * kPanel * blocks;
     float* scale_out = scales + panel * blocks * kPanel;
+    const int64_t outputs = std::min(kPanel, n - panel * kPanel);
     for (int64_t block = 0; block < blocks; ++block, scale_out += kPanel) {
       for (int64_t o = 0; o < outputs; ++o) scale_out[o] = scale_in[o * blocks + block];
       std::fill(scale_out + outputs, scale_out + kPanel, 0.0f);

@@ -1,10 +1,11 @@
 // How codes lie inside a panel of 16 outputs: what pack.cpp writes and the products read. K is rounded up to whole
-// steps, the rest of a step and the outputs beyond N are zero codes.
+// steps; the rest of a step and the outputs beyond N are zero codes. Outputs o and o + 8 lie in one 32-bit lane, so
+// that vectors of four and of eight lanes read the same panel without moving lanes.
 //
 //   f32   step of 1 k:  float [16]
-//   bf16  step of 2 k:  uint16 [16][2]   (output, k)
-//   e4m3  step of 2 k:  uint8  [16][2]   (output, k)
-//   e2m1  step of 4 k:  uint8  [16][2]   (output, pair of k; low nibble = even k)
+//   bf16  step of 1 k:  uint16 [8 o][o, o + 8]
+//   e4m3  step of 2 k:  uint8 [8 o][o, o + 8][k 1, k 0]: the first k in the upper bytes
+//   e2m1  step of 4 k:  uint8 [2 quarters][k 0 or 1][4 o][o, o + 8], with k + 2 in the upper nibble
 #pragma once
 #include <cstdint>
 
@@ -25,7 +26,7 @@ constexpr PanelLayout panel_layout(WeightFormat format) {
     case WeightFormat::f32:
       return {1, kPanel * 4, 0, 0};
     case WeightFormat::bf16:
-      return {2, kPanel * 4, 0, 0};
+      return {1, kPanel * 2, 0, 0};
     case WeightFormat::e4m3:
       return {2, kPanel * 2, 128, 1};
     case WeightFormat::e2m1:
@@ -36,6 +37,22 @@ constexpr PanelLayout panel_layout(WeightFormat format) {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t num_panels(int64_t n) { return ceil_div(n, kPanel); }
+
+// Where the code of (output, j-th k) lies in a step: in units of the code, for e2m1 of two of them (k and k + 2).
+constexpr int64_t place_in_step(WeightFormat format, int64_t output, int64_t j) {
+  const int64_t half = output / 8, o = output % 8;
+  switch (format) {
+    case WeightFormat::f32:
+      return output;
+    case WeightFormat::bf16:
+      return 2 * o + half;
+    case WeightFormat::e4m3:
+      return 4 * o + 2 * half + 1 - j;
+    case WeightFormat::e2m1:
+      return o / 4 * 16 + j % 2 * 8 + o % 4 * 2 + half;
+  }
+  return 0;
+}
 
 // Bytes of one panel.
 constexpr int64_t panel_size(WeightFormat format, int64_t k) {
