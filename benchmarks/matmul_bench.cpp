@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,17 @@ using kernels::cpu::WeightFormat;
 constexpr WeightFormat kFormats[] = {WeightFormat::f32, WeightFormat::bf16, WeightFormat::e4m3, WeightFormat::e2m1};
 constexpr const char* kNames[] = {"f32", "bf16", "e4m3", "e2m1"};
 
+// Memory as tensors have it: on cache lines.
+template <class T>
+struct Aligned {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* data, size_t) { ::operator delete(data, std::align_val_t(64)); }
+  bool operator==(const Aligned&) const { return true; }
+};
+using Floats = std::vector<float, Aligned<float>>;
+using Bytes = std::vector<uint8_t, Aligned<uint8_t>>;
+
 double clock_s(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -111,7 +123,7 @@ double peak_gflops(double budget_s) {
 
 constexpr int64_t kLargeBytes = 256 << 20;
 
-double read_gbs(const std::vector<uint8_t>& memory) {
+double read_gbs(const Bytes& memory) {
   constexpr int64_t kPiece = 1 << 20;
   const double s = best_s(0.4, [&] {
     base::parallel_for(kLargeBytes / kPiece, 1, [&](int64_t begin, int64_t end) {
@@ -126,8 +138,8 @@ double read_gbs(const std::vector<uint8_t>& memory) {
 // A weight of small numbers: neither zeros nor subnormals.
 struct Weight {
   kernels::cpu::PackedMatrix packed;
-  std::vector<uint8_t> panels;
-  std::vector<float> scales;
+  Bytes panels;
+  Floats scales;
 
   Weight(WeightFormat format, int64_t n, int64_t k) {
     panels.resize(static_cast<size_t>(kernels::cpu::panel_bytes(format, n, k)));
@@ -155,7 +167,7 @@ struct Shape {
   int64_t n, k;
 };
 
-kernels::cpu::Product product_of(const Weight& weight, const std::vector<float>& x, std::vector<float>& y, int64_t m) {
+kernels::cpu::Product product_of(const Weight& weight, const Floats& x, Floats& y, int64_t m) {
   kernels::cpu::Product product;
   product.input = x.data();
   product.input_stride = weight.packed.k;
@@ -166,8 +178,8 @@ kernels::cpu::Product product_of(const Weight& weight, const std::vector<float>&
   return product;
 }
 
-std::vector<float> some_input(int64_t size) {
-  std::vector<float> x(static_cast<size_t>(size));
+Floats some_input(int64_t size) {
+  Floats x(static_cast<size_t>(size));
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) / 64 - 0.75f;
   return x;
 }
@@ -189,8 +201,8 @@ void products(const std::vector<WeightFormat>& formats) {
         std::printf("%-5s %5ld %5ld", kNames[static_cast<int>(format)], static_cast<long>(shape.n),
                     static_cast<long>(shape.k));
         for (const int64_t m : kRows) {
-          const std::vector<float> x = some_input(m * shape.k);
-          std::vector<float> y(static_cast<size_t>(m * shape.n));
+          const Floats x = some_input(m * shape.k);
+          Floats y(static_cast<size_t>(m * shape.n));
           const kernels::cpu::Product product = product_of(weight, x, y, m);
           const double s = best_s(0.02, [&] { kernels::cpu::multiply(product); });
           const double gflops = 2e-9 * static_cast<double>(m * shape.n * shape.k) / s;
@@ -203,7 +215,7 @@ void products(const std::vector<WeightFormat>& formats) {
 }
 
 // Weights that no cache holds.
-void large(const std::vector<WeightFormat>& formats, const std::vector<uint8_t>& memory) {
+void large(const std::vector<WeightFormat>& formats, const Bytes& memory) {
   for (const int threads : {1, 2}) {
     base::set_num_threads(threads);
     std::printf("\nlarge weights, K 4096, %d thread%s: GB/s of packed bytes (%% of the read of 256 MB beside it)\n",
@@ -214,8 +226,8 @@ void large(const std::vector<WeightFormat>& formats, const std::vector<uint8_t>&
       const double read = read_gbs(memory);
       std::printf("%-5s read %5.1f", kNames[static_cast<int>(format)], read);
       for (const int64_t m : {1, 2, 4}) {
-        const std::vector<float> x = some_input(m * k);
-        std::vector<float> y(static_cast<size_t>(m * n));
+        const Floats x = some_input(m * k);
+        Floats y(static_cast<size_t>(m * n));
         const kernels::cpu::Product product = product_of(weight, x, y, m);
         const double s = best_s(0.4, [&] { kernels::cpu::multiply(product); });
         const double gbs = 1e-9 * static_cast<double>(weight.bytes()) / s;
@@ -239,8 +251,8 @@ void outer() {
       const double peak = peak_gflops(0.01);
       std::printf("%5ld %5ld", static_cast<long>(shape.n), static_cast<long>(shape.k));
       for (const int64_t m : kRows) {
-        const std::vector<float> dy = some_input(m * shape.n), x = some_input(m * shape.k);
-        std::vector<float> out(static_cast<size_t>(shape.n * shape.k));
+        const Floats dy = some_input(m * shape.n), x = some_input(m * shape.k);
+        Floats out(static_cast<size_t>(shape.n * shape.k));
         kernels::cpu::OuterSum sum;
         sum.dy = dy.data();
         sum.dy_stride = sum.n = shape.n;
@@ -265,8 +277,8 @@ void small(const std::vector<WeightFormat>& formats) {
     std::printf("N %4ld K %4ld", static_cast<long>(shape.n), static_cast<long>(shape.k));
     for (const WeightFormat format : formats) {
       const Weight weight(format, shape.n, shape.k);
-      const std::vector<float> x = some_input(shape.k);
-      std::vector<float> y(static_cast<size_t>(shape.n));
+      const Floats x = some_input(shape.k);
+      Floats y(static_cast<size_t>(shape.n));
       const kernels::cpu::Product product = product_of(weight, x, y, 1);
       const double s = best_s(0.02, [&] {
         for (int i = 0; i < 100; ++i) kernels::cpu::multiply(product);
@@ -296,7 +308,7 @@ void run(const std::vector<std::string>& arguments) {
   if (all_parts || named("products")) products(formats);
   if (all_parts || named("outer")) outer();
   if (all_parts || named("small")) small(formats);
-  if (all_parts || named("large")) large(formats, std::vector<uint8_t>(kLargeBytes, 1));
+  if (all_parts || named("large")) large(formats, Bytes(kLargeBytes, 1));
   base::set_num_threads(threads);
   getloadavg(&load, 1);
   std::printf("\nload average at the end %.2f\n", load);

@@ -35,6 +35,10 @@ HWY_INLINE void walk(void (*kernel)(const Tile&), int64_t width, Tile& tile, int
   }
 }
 
+// Rows up to which a tile is two panels wide: as many sums as there are registers beside what decoding needs.
+template <class Source>
+constexpr int kWideRows = Source::kFormat == WeightFormat::f32 ? 3 : 2;
+
 // All panels, for `rows` rows of at most six.
 template <class One, class Source, WeightFormat kFormat>
 HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
@@ -42,7 +46,7 @@ HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
     constexpr int R = decltype(row_count)::value;
     using S = std::conditional_t<R == 1, One, Source>;
     if constexpr (R == 1) walk(multiply_tile<S, kFormat, R, 4>, 4, tile, panels);
-    if constexpr (R <= 3 || kWide == 2) walk(multiply_tile<S, kFormat, R, 2>, 2, tile, panels);
+    if constexpr (R <= kWideRows<S> || kWide == 2) walk(multiply_tile<S, kFormat, R, 2>, 2, tile, panels);
     walk(multiply_tile<S, kFormat, R, 1>, 1, tile, panels);
   };
   switch (rows) {
@@ -61,10 +65,10 @@ HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
   }
 }
 
-// Rows in tiles of at most six, as even as possible.
+// Rows in tiles of at most `most`, as even as possible.
 template <class Body>
-HWY_INLINE void for_tiles(int64_t rows, const Body& body) {
-  const int64_t tiles = ceil_div(rows, 6);
+HWY_INLINE void for_tiles(int64_t rows, int64_t most, const Body& body) {
+  const int64_t tiles = ceil_div(rows, most);
   int64_t row = 0;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t count = (rows - row) / (tiles - i);
@@ -108,7 +112,7 @@ void multiply_unit(Tile tile, int64_t k, const Rows& rows, int64_t num_rows, int
         tile.panel = reinterpret_cast<const uint8_t*>(weights);
         tile.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
       }
-      for_tiles(num_rows, [&](int64_t row, int64_t count) HWY_ATTR {
+      for_tiles(num_rows, kLayout.block_k > 0 && !decoded ? 4 : 6, [&](int64_t row, int64_t count) HWY_ATTR {
         tile.x = rows.x + row;
         tile.y = rows.y + row;
         if (decoded) {

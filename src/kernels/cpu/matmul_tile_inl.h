@@ -38,29 +38,35 @@ using HV = hn::Vec<H>;
 constexpr int kHalfLanes = static_cast<int>(hn::MaxLanes(H()));
 constexpr int kHalves = 8 / kHalfLanes;  // vectors of eight outputs
 
-// Puts vector `half` of outputs 0 to 7 and its counterpart of outputs 8 to 15 where a panel's vectors have them.
-template <int kHalf, class Wide = F>
-HWY_INLINE void place(HV lower, HV upper, hn::Vec<Wide> (&out)[kVecs]) {
+// The 16 outputs of a panel, from a vector of outputs 0 to 7 and one of outputs 8 to 15 for each half.
+template <class Wide = F>
+HWY_INLINE void join(const HV (&lower)[kHalves], const HV (&upper)[kHalves], hn::Vec<Wide> (&out)[kVecs]) {
   if constexpr (kLanes == 16) {
-    out[0] = hn::Combine(Wide(), upper, lower);
+    out[0] = hn::Combine(Wide(), upper[0], lower[0]);
   } else {
-    out[kHalf] = lower;
-    out[kHalf + kHalves] = upper;
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      out[h] = lower[h];
+      out[h + kHalves] = upper[h];
+    }
   }
 }
 
 HWY_INLINE HV lower_bf16(hn::Vec<HU> pair) { return hn::BitCast(H(), hn::ShiftLeft<16>(pair)); }
 HWY_INLINE HV upper_bf16(hn::Vec<HU> pair) { return hn::BitCast(H(), hn::And(pair, hn::Set(HU(), 0xFFFF0000u))); }
 
-// A source gives the weights of one step: out[j], the 16 outputs at k j of it, as stored times 1 / kUnit, to be
-// multiplied with inputs times kInput.
+// A source reads the weights of a step of k in groups, one after the other so that few vectors live at a time:
+// read<g>(step, out) gives in out[j] the 16 outputs at k g * kGroup + j, as stored times 1 / kUnit, to be multiplied
+// with inputs times kInput.
 struct PlainSource {
   static constexpr float kUnit = 1, kInput = 1;
 };
 
 struct F32Source : PlainSource {
   static constexpr WeightFormat kFormat = WeightFormat::f32;
-  static HWY_INLINE void at(const uint8_t* step, V (&out)[1][kVecs]) {
+  static constexpr int kGroup = 1;
+  template <int kIndex>
+  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) out[0][v] = hn::LoadU(F(), reinterpret_cast<const float*>(step) + v * kLanes);
   }
@@ -68,71 +74,77 @@ struct F32Source : PlainSource {
 
 struct Bf16Source : PlainSource {
   static constexpr WeightFormat kFormat = WeightFormat::bf16;
-  template <int kHalf>
-  static HWY_INLINE void half(const uint8_t* step, V (&out)[1][kVecs]) {
-    const auto pair = hn::LoadU(HU(), reinterpret_cast<const uint32_t*>(step) + kHalf * kHalfLanes);
-    place<kHalf>(lower_bf16(pair), upper_bf16(pair), out[0]);
-  }
-  static HWY_INLINE void at(const uint8_t* step, V (&out)[1][kVecs]) {
-    half<0>(step, out);
-    if constexpr (kHalves == 2) half<1>(step, out);
+  static constexpr int kGroup = 1;
+  template <int kIndex>
+  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
+    HV lower[kHalves], upper[kHalves];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      const auto pair = hn::LoadU(HU(), reinterpret_cast<const uint32_t*>(step) + h * kHalfLanes);
+      lower[h] = lower_bf16(pair);
+      upper[h] = upper_bf16(pair);
+    }
+    join(lower, upper, out[0]);
   }
 };
 
 // s.eeee.mmm on top of 16 bits, shifted right with its sign by 4, is s.0000eeee.mmm0000: a bf16 that is 2^-120 of the
-// code's value, subnormal codes included.
+// code's value, subnormal codes included. That factor is taken back from the weight (kExact), or from the input and the
+// sum: fewer operations for a single row.
 template <bool kExact>
 struct E4m3Source {
   static constexpr WeightFormat kFormat = WeightFormat::e4m3;
+  static constexpr int kGroup = 1;
   static constexpr float kInput = kExact ? 1 : 0x1p32f, kUnit = kExact ? 1 : 0x1p88f;
   static HWY_INLINE HV scaled(hn::Vec<HU> bits) {
     const HV value = hn::BitCast(H(), hn::And(bits, hn::Set(HU(), 0x87F00000u)));
     if constexpr (kExact) return hn::Mul(value, hn::Set(H(), 0x1p120f));
     return value;
   }
-  template <int kHalf>
-  static HWY_INLINE void half(const uint8_t* step, V (&out)[2][kVecs]) {
-    const auto codes = hn::LoadU(HI16(), reinterpret_cast<const int16_t*>(step) + kHalf * 2 * kHalfLanes);
-    const auto first = hn::BitCast(HU(), hn::ShiftRight<4>(codes));
-    const auto second = hn::BitCast(HU(), hn::ShiftRight<4>(hn::ShiftLeft<8>(codes)));
-    place<kHalf>(scaled(hn::ShiftLeft<16>(first)), scaled(first), out[0]);
-    place<kHalf>(scaled(hn::ShiftLeft<16>(second)), scaled(second), out[1]);
-  }
-  static HWY_INLINE void at(const uint8_t* step, V (&out)[2][kVecs]) {
-    half<0>(step, out);
-    if constexpr (kHalves == 2) half<1>(step, out);
+  template <int kIndex>
+  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
+    HV lower[kHalves], upper[kHalves];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      auto codes = hn::LoadU(HI16(), reinterpret_cast<const int16_t*>(step) + h * 2 * kHalfLanes);
+      if constexpr (kIndex == 1) codes = hn::ShiftLeft<8>(codes);
+      const auto pair = hn::BitCast(HU(), hn::ShiftRight<4>(codes));
+      lower[h] = scaled(hn::ShiftLeft<16>(pair));
+      upper[h] = scaled(pair);
+    }
+    join(lower, upper, out[0]);
   }
 };
 
 // A code looks up the two bytes of its value in bf16.
 struct E2m1Source : PlainSource {
   static constexpr WeightFormat kFormat = WeightFormat::e2m1;
-  static HWY_INLINE hn::Vec<HU8> lookup(hn::Vec<HU8> codes, const uint8_t (&table)[16]) {
+  static constexpr int kGroup = 2;
+  static HWY_INLINE hn::Vec<HU8> lookup(const uint8_t (&table)[16], hn::Vec<HU8> codes) {
     return hn::TableLookupBytes(hn::LoadDup128(HU8(), table), codes);
   }
-  template <int kHalf>
-  static HWY_INLINE void two(hn::Vec<HU8> codes, V (&first)[kVecs], V (&second)[kVecs]) {
+  template <int kIndex>
+  static HWY_INLINE void read(const uint8_t* step, V (&out)[2][kVecs]) {
     alignas(16) static constexpr uint8_t kUpper[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                                                        0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
     alignas(16) static constexpr uint8_t kLower[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
                                                        0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
-    const auto upper = lookup(codes, kUpper), lower = lookup(codes, kLower);
-    const auto pair = hn::BitCast(HU(), hn::InterleaveLower(HU8(), lower, upper));
-    const auto next = hn::BitCast(HU(), hn::InterleaveUpper(HU8(), lower, upper));
-    place<kHalf>(lower_bf16(pair), upper_bf16(pair), first);
-    place<kHalf>(lower_bf16(next), upper_bf16(next), second);
-  }
-  template <int kHalf>
-  static HWY_INLINE void half(const uint8_t* step, V (&out)[4][kVecs]) {
-    const auto codes = hn::LoadU(HU8(), step + kHalf * 4 * kHalfLanes);
-    const auto nibble = hn::Set(HU8(), 0x0F);
-    const auto high = hn::BitCast(HU8(), hn::ShiftRight<4>(hn::BitCast(HI16(), codes)));
-    two<kHalf>(hn::And(codes, nibble), out[0], out[1]);
-    two<kHalf>(hn::And(high, nibble), out[2], out[3]);
-  }
-  static HWY_INLINE void at(const uint8_t* step, V (&out)[4][kVecs]) {
-    half<0>(step, out);
-    if constexpr (kHalves == 2) half<1>(step, out);
+    HV lower[2][kHalves], upper[2][kHalves];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      auto codes = hn::LoadU(HU8(), step + h * 4 * kHalfLanes);
+      if constexpr (kIndex == 1) codes = hn::BitCast(HU8(), hn::ShiftRight<4>(hn::BitCast(HU(), codes)));
+      codes = hn::And(codes, hn::Set(HU8(), 0x0F));
+      const auto upper_byte = lookup(kUpper, codes), lower_byte = lookup(kLower, codes);
+      const auto even = hn::BitCast(HU(), hn::InterleaveLower(HU8(), lower_byte, upper_byte));
+      const auto odd = hn::BitCast(HU(), hn::InterleaveUpper(HU8(), lower_byte, upper_byte));
+      lower[0][h] = lower_bf16(even);
+      upper[0][h] = upper_bf16(even);
+      lower[1][h] = lower_bf16(odd);
+      upper[1][h] = upper_bf16(odd);
+    }
+    join(lower[0], upper[0], out[0]);
+    join(lower[1], upper[1], out[1]);
   }
 };
 
@@ -160,15 +172,15 @@ struct Tile {
   int64_t scale_stride = 0;        // between panels
 };
 
-template <class Source, int R, int P, int kCount>
-HWY_INLINE void add_step(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k,
-                         V (&sum)[R][P * kVecs]) {
+template <class Source, int R, int P, int kIndex>
+HWY_INLINE void add_group(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k,
+                          V (&sum)[R][P * kVecs]) {
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p) {
-    V weight[kStep<Source>][kVecs];
-    Source::at(step + p * stride, weight);
-#pragma GCC unroll 4
-    for (int j = 0; j < kCount; ++j) {
+    V weight[Source::kGroup][kVecs];
+    Source::template read<kIndex>(step + p * stride, weight);
+#pragma GCC unroll 2
+    for (int j = 0; j < Source::kGroup; ++j) {
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         V input = hn::Set(F(), x[r][k + j]);
@@ -185,24 +197,24 @@ HWY_INLINE void add_step(const float* const (&x)[R], const uint8_t* step, int64_
 // The scales of one block of a quantised format, or kNone.
 enum class Scales { kNone, kPanel, kOutput };
 
-template <Scales kScales, int R, int P>
-HWY_INLINE void store(const Tile& tile, const float* scales, float unit, bool first, bool round,
-                      V (&sum)[R][P * kVecs]) {
+template <class Source, Scales kScales, bool kRound, int R, int P>
+HWY_INLINE void store(const V (&sum)[R][P * kVecs], const float* scales, int64_t scale_stride, float* const (&y)[R]) {
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int i = 0; i < P * kVecs; ++i) {
-      float* y = tile.y[r] + tile.column + i * kLanes;
-      V result = sum[r][i];
-      if constexpr (kScales != Scales::kNone) {
-        const float* scale = scales + i / kVecs * tile.scale_stride;
-        const V factor =
-            kScales == Scales::kPanel ? hn::Set(F(), scale[0]) : hn::LoadU(F(), scale + i % kVecs * kLanes);
-        if (unit != 1) result = hn::Mul(result, hn::Set(F(), unit));
-        result = hn::MulAdd(result, factor, first ? hn::Zero(F()) : hn::LoadU(F(), y));
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) {
+      V factor = hn::Undefined(F());
+      if constexpr (kScales == Scales::kPanel) factor = hn::Set(F(), scales[p * scale_stride]);
+      if constexpr (kScales == Scales::kOutput) factor = hn::LoadU(F(), scales + p * scale_stride + v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        float* out = y[r] + p * kPanel + v * kLanes;
+        V result = sum[r][p * kVecs + v];
+        if constexpr (Source::kUnit != 1) result = hn::Mul(result, hn::Set(F(), Source::kUnit));
+        if constexpr (kScales != Scales::kNone) result = hn::MulAdd(result, factor, hn::LoadU(F(), out));
+        if constexpr (kRound) result = round_bf16(result);
+        hn::StoreU(result, F(), out);
       }
-      if (round) result = round_bf16(result);
-      hn::StoreU(result, F(), y);
     }
   }
 }
@@ -215,47 +227,63 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
                              : kLayout.scales_per_block == 1 ? Scales::kPanel
                                                              : Scales::kOutput;
   constexpr int64_t kStepBytes = panel_layout(Source::kFormat).step_bytes;
+  constexpr int kGroup = Source::kGroup;
   const float* x[R];
+  float* y[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) x[r] = tile.x[r];
+  for (int r = 0; r < R; ++r) {
+    x[r] = tile.x[r];
+    y[r] = tile.y[r] + tile.column;
+    if (kScales != Scales::kNone && tile.first) std::fill_n(y[r], P * kPanel, 0.0f);
+  }
   const uint8_t* step = tile.panel;
   const float* scales = tile.scales;
+  const int64_t scale_stride = tile.scale_stride;
   for (int64_t k = tile.begin; k < tile.end;) {
-    const bool first = tile.first && k == tile.begin;
     const int64_t end = kScales == Scales::kNone ? tile.end : std::min(k + kLayout.block_k, tile.end);
     V sum[R][P * kVecs];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
       for (int i = 0; i < P * kVecs; ++i) {
-        sum[r][i] =
-            kScales != Scales::kNone || first ? hn::Zero(F()) : hn::LoadU(F(), tile.y[r] + tile.column + i * kLanes);
+        sum[r][i] = kScales != Scales::kNone || tile.first ? hn::Zero(F()) : hn::LoadU(F(), y[r] + i * kLanes);
       }
     }
     for (; k + kStep<Source> <= end; k += kStep<Source>, step += kStepBytes) {
-      add_step<Source, R, P, kStep<Source>>(x, step, tile.panel_stride, k, sum);
+      add_group<Source, R, P, 0>(x, step, tile.panel_stride, k, sum);
+      if constexpr (kStep < Source >> kGroup) add_group<Source, R, P, 1>(x, step, tile.panel_stride, k + kGroup, sum);
     }
-    if constexpr (kStep < Source >> 1) {  // K is even for the format with a step of 4
-      if (k < end) add_step<Source, R, P, kStep<Source> / 2>(x, step, tile.panel_stride, k, sum);
+    if constexpr (kStep < Source >> kGroup) {  // half a step: K is even where a group has two
+      if (k < end) add_group<Source, R, P, 0>(x, step, tile.panel_stride, k, sum);
     }
     k = end;
-    store<kScales, R, P>(tile, scales, Source::kUnit, first, tile.round && tile.last && end == tile.end, sum);
+    if (tile.round && tile.last && end == tile.end) {
+      store<Source, kScales, true, R, P>(sum, scales, scale_stride, y);
+    } else {
+      store<Source, kScales, false, R, P>(sum, scales, scale_stride, y);
+    }
     scales += kLayout.scales_per_block;
   }
 }
 
-// Weights of [begin, end) of one panel as f32 [k][16].
+template <class Source, int kIndex>
+HWY_INLINE void decode_group(const uint8_t* step, float* out) {
+  V weight[Source::kGroup][kVecs];
+  Source::template read<kIndex>(step, weight);
+#pragma GCC unroll 2
+  for (int j = 0; j < Source::kGroup; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) hn::Store(weight[j][v], F(), out + j * kPanel + v * kLanes);
+  }
+}
+
+// `count` k of one panel as f32 [k][16], and the rest of the last step.
 template <class Source>
 HWY_NOINLINE void decode(const uint8_t* step, int64_t count, float* out) {
   constexpr int64_t kStepBytes = panel_layout(Source::kFormat).step_bytes;
-  for (int64_t k = 0; k < count; k += kStep<Source>, step += kStepBytes) {
-    V weight[kStep<Source>][kVecs];
-    Source::at(step, weight);
-#pragma GCC unroll 4
-    for (int j = 0; j < kStep<Source>; ++j) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) hn::Store(weight[j][v], F(), out + (k + j) * kPanel + v * kLanes);
-    }
+  for (int64_t k = 0; k < count; k += kStep<Source>, step += kStepBytes, out += kStep<Source> * kPanel) {
+    decode_group<Source, 0>(step, out);
+    if constexpr (kStep < Source >> Source::kGroup) decode_group<Source, 1>(step, out + Source::kGroup * kPanel);
   }
 }
 
