@@ -34,13 +34,13 @@ Tensor rotate(const Tensor& x, const Layout& layout, const RopeTable& table, boo
 Tensor query_heads(const Tensor& x, int64_t num_heads, double eps, const Layout& layout, const RopeTable& table,
                    Rounding rounding) {
   const Tensor heads_THK = x.unflatten(-1, {num_heads, x.size(-1) / num_heads});
-  return rotate(rms_norm(heads_THK, Tensor(), eps, rounding), layout, table, /*inverse=*/false, rounding);
+  return reference::rotate(reference::rms_norm(heads_THK, Tensor(), eps, rounding), layout, table, /*inverse=*/false, rounding);
 }
 
 Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& options, const Layout& layout,
                const RopeTable& table) {
-  const Tensor normed = rms_norm(x, norm_weight, options.eps, options.rounding);
-  const Tensor rows = rotate(normed, layout, table, /*inverse=*/false, options.rounding);
+  const Tensor normed = reference::rms_norm(x, norm_weight, options.eps, options.rounding);
+  const Tensor rows = reference::rotate(normed, layout, table, /*inverse=*/false, options.rounding);
   const int64_t turned = 2 * table.cos_PR.size(1), plain = x.size(-1) - turned;
   if (!options.simulate || plain == 0) return rows;
   return at::cat(
