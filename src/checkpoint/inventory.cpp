@@ -13,10 +13,10 @@ namespace {
 using model::TensorInfo;
 
 // Parts by what native names contain, the first that fits, and the place in which each is shown.
-struct Part {
+struct NamedPart {
   const char *fragment, *name;
 };
-constexpr Part kParts[] = {
+constexpr NamedPart kParts[] = {
     {"tid2eid", "expert tables"},
     {"mtp.", "MTP block"},
     {".indexer.", "indexer"},
@@ -90,7 +90,7 @@ std::string filled(const std::string& pattern, const Ranges& ranges) {
 
 std::string part_of(const std::string& native) {
   const auto found = std::find_if(std::begin(kParts), std::end(kParts),
-                                  [&](const Part& part) { return native.find(part.fragment) != std::string::npos; });
+                                  [&](const NamedPart& part) { return native.find(part.fragment) != std::string::npos; });
   return found == std::end(kParts) ? "other" : found->name;
 }
 
