@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "kernels/cpu/adamw.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/adamw.h"
 
 namespace kernels {
 namespace {
 
-bool has_kernel(const Tensor& values) { return values.is_cpu() && values.scalar_type() == at::kFloat; }
 
 cpu::AdamwFactors factors_of(const AdamwStep& step) {
   const double t = static_cast<double>(step.step);
@@ -34,7 +34,7 @@ void adamw(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, const Adamw
     CHECK(state->sizes() == master.sizes() && state->scalar_type() == master.scalar_type() &&
           state->device() == master.device() && (state == &grad || state->is_contiguous()));
   }
-  if (!has_kernel(master)) return reference::adamw(master, m, v, grad, step);
+  if (!has_cpu_kernel(master)) return reference::adamw(master, m, v, grad, step);
   const Tensor dense = grad.contiguous();
   cpu::adamw(master.mutable_data_ptr<float>(), m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(),
              dense.const_data_ptr<float>(), master.numel(), factors_of(step));
@@ -42,7 +42,7 @@ void adamw(Tensor& master, Tensor& m, Tensor& v, const Tensor& grad, const Adamw
 
 double sum_of_squares(const Tensor& values) {
   CHECK(values.is_floating_point());
-  if (!has_kernel(values)) return reference::sum_of_squares(values);
+  if (!has_cpu_kernel(values)) return reference::sum_of_squares(values);
   const Tensor dense = values.contiguous();
   return cpu::sum_of_squares(dense.const_data_ptr<float>(), dense.numel());
 }

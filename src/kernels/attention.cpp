@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/dispatch.h"
+#include "kernels/given.h"
 #include "kernels/reference/attention.h"
 #include "tensor/recycle.h"
 
@@ -56,9 +58,11 @@ cpu::AttentionInput input_of(const Operands& of, std::span<const cpu::AttentionS
 }
 
 struct Attend : torch::autograd::Function<Attend> {
-  static Tensor forward(AutogradContext* context, const Tensor& query, const Tensor& kv, const Tensor& entries,
-                        const Tensor& sink, const Tensor& chosen, const c10::intrusive_ptr<KeyLayout>& keys,
+  static Tensor forward(AutogradContext* context, const Tensor& query, const Tensor& kv,
+                        const std::optional<Tensor>& given_entries, const Tensor& sink,
+                        const std::optional<Tensor>& given_chosen, const c10::intrusive_ptr<KeyLayout>& keys,
                         bool round_bf16) {
+    const Tensor entries = given_entries.value_or(Tensor()), chosen = given_chosen.value_or(Tensor());
     cpu::AttentionInput input =
         input_of({query, kv, Tensor(), entries, chosen, sink}, keys->spans, keys->span_T.data());
     input.window = keys->window;
@@ -144,7 +148,6 @@ void check_keys(const Tensor& query_THK, const AttentionKeys& keys, const Tensor
   }
 }
 
-bool on_cpu(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
 
 Tensor with_gradient(const Operands& of, double scale, const Layout& layout, const EntryLayout* entries,
                      bool round_bf16) {
@@ -155,7 +158,7 @@ Tensor with_gradient(const Operands& of, double scale, const Layout& layout, con
   keys->window = layout.window;
   keys->ratio = entries != nullptr ? entries->ratio : 0;
   keys->scale = scale;
-  return Attend::apply(of.query_THK, of.kv_TK, of.entries, of.sink_H, of.chosen_TA, keys, round_bf16);
+  return Attend::apply(of.query_THK, of.kv_TK, given(of.entries), of.sink_H, given(of.chosen_TA), keys, round_bf16);
 }
 
 }  // namespace
@@ -164,7 +167,7 @@ Tensor attend(const Tensor& query_THK, const AttentionKeys& keys, const Tensor& 
               const Layout& layout, Rounding rounding) {
   check_keys(query_THK, keys, sink_H, layout);
   const EntryLayout* const entries = check_entries(keys, layout, query_THK.size(2)) ? keys.entry_layout : nullptr;
-  if (!on_cpu(query_THK)) return reference::attend(query_THK, keys, sink_H, scale, layout, rounding);
+  if (!has_cpu_kernel(query_THK)) return reference::attend(query_THK, keys, sink_H, scale, layout, rounding);
   const auto dense = [](const Tensor& x) { return x.defined() ? x.contiguous() : x; };
   const Operands of{query_THK.contiguous(),
                     keys.kv_TK.contiguous(),
@@ -190,7 +193,7 @@ Tensor attend(const Tensor& query_THK, const AttentionKeys& keys, const Tensor& 
 void keep_window(const Tensor& kv_TK, const Layout& layout, Tensor& ring_SXK) {
   CHECK(kv_TK.dim() == 2 && kv_TK.size(0) == layout.num_tokens && ring_SXK.is_contiguous());
   for (const Span& span : layout.spans) check_rows(ring_SXK, kv_TK.size(1), (span.slot + 1) * layout.window, "ring");
-  if (!on_cpu(kv_TK)) return reference::keep_window(kv_TK, layout, ring_SXK);
+  if (!has_cpu_kernel(kv_TK)) return reference::keep_window(kv_TK, layout, ring_SXK);
   const Tensor kv = kv_TK.contiguous();
   thread_local std::vector<cpu::AttentionSpan> spans;
   fill_spans(layout, nullptr, spans);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simulate.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/compressor.h"
 #include "kernels/rope.h"
 #include "kernels/simulate.h"
@@ -198,7 +199,7 @@ Tensor pool_entries(const Tensor& kv_TC, const Tensor& score_TC, const Tensor& a
   check_rows(kv_TC, score_TC, ape, norm_weight, layout, entries, table);
   CHECK(layout.cached == (state != nullptr));
   if (state != nullptr) check_state(*state, layout, entries, norm_weight.size(0), kv_TC.size(1));
-  if (!kv_TC.is_cpu() || kv_TC.scalar_type() != at::kFloat)
+  if (!has_cpu_kernel(kv_TC))
     return reference::pool_entries(kv_TC, score_TC, ape, norm_weight, options, layout, entries, table, state);
   const Tensor kv = kv_TC.contiguous(), score = score_TC.contiguous(), bias = ape.contiguous(),
                weight = norm_weight.contiguous();

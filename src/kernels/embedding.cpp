@@ -2,6 +2,7 @@
 #include "kernels/embedding.h"
 
 #include "kernels/cpu/embedding.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/embedding.h"
 #include "tensor/recycle.h"
 
@@ -43,7 +44,7 @@ struct Embed : torch::autograd::Function<Embed> {
 
 Tensor embed(const Tensor& table_VD, const Tensor& ids_T, int64_t repeat) {
   CHECK(table_VD.dim() == 2 && ids_T.dim() == 1 && ids_T.scalar_type() == at::kLong && repeat >= 1);
-  if (!table_VD.is_cpu() || table_VD.scalar_type() != at::kFloat) return reference::embed(table_VD, ids_T, repeat);
+  if (!has_cpu_kernel(table_VD)) return reference::embed(table_VD, ids_T, repeat);
   const Tensor table = table_VD.contiguous(), ids = ids_T.contiguous();
   if (at::GradMode::is_enabled() && table_VD.requires_grad()) return Embed::apply(table, ids, repeat);
   return rows(table, ids, repeat);

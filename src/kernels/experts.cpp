@@ -3,6 +3,8 @@
 #include "kernels/experts.h"
 
 #include "kernels/cpu/experts.h"
+#include "kernels/dispatch.h"
+#include "kernels/given.h"
 #include "kernels/reference/experts.h"
 #include "tensor/recycle.h"
 
@@ -237,9 +239,11 @@ Gradients backward(const Call& call, const Kept& kept, const Layer& layer, const
 
 struct Experts : torch::autograd::Function<Experts> {
   // The leaves of the matrices stand here for the graph alone.
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& expert_TA, const Tensor& weight_TA,
-                        const Tensor& shared, const Tensor&, const Tensor&, const Tensor&,
-                        const c10::intrusive_ptr<Layer>& layer) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& experts,
+                        const std::optional<Tensor>& weights, const std::optional<Tensor>& added, const Tensor&,
+                        const Tensor&, const Tensor&, const c10::intrusive_ptr<Layer>& layer) {
+    const Tensor expert_TA = experts.value_or(Tensor()), weight_TA = weights.value_or(Tensor()),
+                 shared = added.value_or(Tensor());
     Kept kept;
     Tensor out =
         kernels::forward({x, expert_TA, weight_TA, shared}, {layer->w1, layer->w2, layer->w3}, layer->options, &kept);
@@ -251,13 +255,15 @@ struct Experts : torch::autograd::Function<Experts> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto layer = c10::static_intrusive_pointer_cast<Layer>(context->saved_data["layer"].toCapsule());
     const variable_list saved = context->get_saved_variables();
-    const auto needs = [&](size_t i, const Tensor& input) { return input.defined() && context->needs_input_grad(i); };
-    const Wanted wanted{needs(0, saved[0]), needs(2, saved[2]), needs(4, layer->w1.leaf()), needs(5, layer->w2.leaf()),
-                        needs(6, layer->w3.leaf())};
+    const bool routed = saved[1].defined();
+    const size_t w1 = routed ? 4 : 1;  // after x, or after experts, weights and the shared output too
+    const Wanted wanted{context->needs_input_grad(0), routed && context->needs_input_grad(2),
+                        context->needs_input_grad(w1), context->needs_input_grad(w1 + 1),
+                        context->needs_input_grad(w1 + 2)};
     const Tensor dy_TD = gradients[0].contiguous();
     const Gradients g =
         kernels::backward({saved[0], saved[1], saved[2], {}}, {saved[3], saved[4]}, *layer, dy_TD, wanted);
-    return {g.x, {}, g.weight, saved[1].defined() ? gradients[0] : Tensor(), g.w1, g.w2, g.w3, {}};
+    return {g.x, {}, g.weight, routed ? gradients[0] : Tensor(), g.w1, g.w2, g.w3, {}};
   }
 };
 
@@ -267,7 +273,7 @@ Tensor run(const Call& call, const ExpertWeights& weights, const ExpertOptions& 
   const Tensor &w1 = weights.w1.leaf(), &w2 = weights.w2.leaf(), &w3 = weights.w3.leaf();
   if (at::GradMode::is_enabled() &&
       (learns(call.x) || learns(call.weight_TA) || learns(call.shared) || learns(w1) || learns(w2) || learns(w3))) {
-    return Experts::apply(call.x, call.expert_TA, call.weight_TA, call.shared, w1, w2, w3,
+    return Experts::apply(call.x, given(call.expert_TA), given(call.weight_TA), given(call.shared), w1, w2, w3,
                           c10::make_intrusive<Layer>(weights, options));
   }
   return forward(call, weights, options, nullptr);
@@ -284,7 +290,7 @@ void check(const Tensor& x, const ExpertWeights& weights, bool stacked) {
 }
 
 bool on_panels(const Tensor& x, const ExpertWeights& weights) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && weights.w1.packed() && weights.w2.packed() &&
+  return has_cpu_kernel(x) && weights.w1.packed() && weights.w2.packed() &&
          weights.w3.packed();
 }
 

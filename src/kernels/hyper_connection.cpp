@@ -2,6 +2,7 @@
 #include "kernels/hyper_connection.h"
 
 #include "kernels/cpu/hyper_connection.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/hyper_connection.h"
 #include "tensor/recycle.h"
 
@@ -11,7 +12,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool on_cpu(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
 bool requires_grad(const Tensor& x) { return x.defined() && x.requires_grad(); }
 const float* data(const Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 float* mutable_data(const Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
@@ -128,7 +128,7 @@ variable_list pre(const Tensor& streams_TMD, const HcWeights& weights, const HcO
 }
 
 bool on_panels(const Tensor& streams_TMD, const HcWeights& weights) {
-  return on_cpu(streams_TMD) && weights.fn.packed() && streams_TMD.size(1) <= cpu::kMaxStreams;
+  return has_cpu_kernel(streams_TMD) && weights.fn.packed() && streams_TMD.size(1) <= cpu::kMaxStreams;
 }
 
 cpu::HcPost post_of(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor& post_TM, const Tensor& comb_TMM) {
@@ -209,7 +209,7 @@ Tensor hc_post(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor&
   CHECK(output_TD.numel() == t * d && post_TM.numel() == t * m && comb_TMM.numel() == t * m * m,
         "{} outputs, {} and {} weights for {} tokens of {} streams of {}", output_TD.numel(), post_TM.numel(),
         comb_TMM.numel(), t, m, d);
-  if (!on_cpu(streams_TMD) || m > cpu::kMaxStreams) {
+  if (!has_cpu_kernel(streams_TMD) || m > cpu::kMaxStreams) {
     return reference::hc_post(output_TD, streams_TMD, post_TM, comb_TMM, rounding);
   }
   const Tensor output = output_TD.contiguous(), streams = streams_TMD.contiguous();
@@ -233,7 +233,7 @@ Tensor hc_head(const Tensor& streams_TMD, const HcWeights& weights, const HcOpti
 
 Tensor sinkhorn(const Tensor& logits_TMM, int64_t iters, double eps) {
   CHECK(logits_TMM.dim() == 3 && logits_TMM.size(1) == logits_TMM.size(2) && iters >= 1);
-  if (!on_cpu(logits_TMM) || logits_TMM.size(1) > cpu::kMaxStreams) {
+  if (!has_cpu_kernel(logits_TMM) || logits_TMM.size(1) > cpu::kMaxStreams) {
     return reference::sinkhorn(logits_TMM, iters, eps);
   }
   if (at::GradMode::is_enabled() && logits_TMM.requires_grad()) {

@@ -6,6 +6,7 @@
 #include "kernels/cpu/indexer.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simulate.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/indexer.h"
 #include "tensor/recycle.h"
 
@@ -49,7 +50,7 @@ const float* scaled_weights(const IndexerInput& input) {
 
 Tensor choose_entries(const IndexerInput& input, int64_t topk, const Layout& layout, const EntryLayout& entries) {
   check_input(input, topk, layout, entries);
-  if (!input.query_THI.is_cpu() || input.query_THI.scalar_type() != at::kFloat)
+  if (!has_cpu_kernel(input.query_THI))
     return reference::choose_entries(input, topk, layout, entries);
   const at::NoGradGuard no_grad;
   const Tensor query = input.query_THI.contiguous(),

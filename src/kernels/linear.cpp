@@ -1,6 +1,7 @@
 // Products and their gradients: CPU kernels over packed panels, the reference elsewhere.
 #include "kernels/linear.h"
 
+#include "kernels/dispatch.h"
 #include "kernels/reference/linear.h"
 #include "tensor/recycle.h"
 
@@ -105,7 +106,7 @@ struct Product : torch::autograd::Function<Product> {
 };
 
 bool on_panels(const Tensor& x, const Matrix& weight) {
-  return weight.packed() && x.is_cpu() && x.scalar_type() == at::kFloat;
+  return weight.packed() && has_cpu_kernel(x);
 }
 
 Tensor product(const Tensor& x, const Matrix& weight, bool round_bf16) {

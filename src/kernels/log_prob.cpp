@@ -1,9 +1,12 @@
 // The log-prob head: shapes, kernel or reference, and the graph node of the kernel.
 #include "kernels/log_prob.h"
 
+#include <limits>
+
 #include <algorithm>
 
 #include "kernels/cpu/log_prob.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/log_prob.h"
 #include "tensor/recycle.h"
 
@@ -115,10 +118,31 @@ void check(const Tensor& hidden_ND, const Matrix& head, const Tensor& target_N, 
 
 }  // namespace
 
+Tensor absent_mask(const std::vector<int32_t>& ids, int64_t vocab, tensor::Device device) {
+  const Tensor mask_V = at::zeros({vocab}, at::kBool);
+  bool any = false;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab) continue;
+    mask_V.mutable_data_ptr<bool>()[id] = any = true;
+  }
+  return any ? mask_V.to(device) : Tensor();
+}
+
+void mark_absent(const Tensor& absent_V, float* logits, int64_t rows, int64_t vocab) {
+  if (!absent_V.defined()) return;
+  CHECK(absent_V.is_cpu() && absent_V.numel() == vocab);
+  const bool* absent = absent_V.const_data_ptr<bool>();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t id = 0; id < vocab; ++id) {
+      if (absent[id]) logits[row * vocab + id] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
 LogProbs chunked_log_probs(const Tensor& hidden_ND, const Matrix& head, const Tensor& target_N,
                            const LogProbOptions& options) {
   check(hidden_ND, head, target_N, options);
-  if (!hidden_ND.is_cpu() || hidden_ND.scalar_type() != at::kFloat) {
+  if (!has_cpu_kernel(hidden_ND)) {
     return reference::chunked_log_probs(hidden_ND, head.leaf().defined() ? head.leaf() : head.values(), target_N,
                                         options);
   }

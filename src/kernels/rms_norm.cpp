@@ -2,6 +2,8 @@
 #include "kernels/rms_norm.h"
 
 #include "kernels/cpu/rms_norm.h"
+#include "kernels/dispatch.h"
+#include "kernels/given.h"
 #include "kernels/reference/rms_norm.h"
 #include "tensor/recycle.h"
 
@@ -30,7 +32,9 @@ Tensor normalised(const Tensor& x, const Tensor& weight, double eps, bool round_
 }
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, double eps, bool round_bf16) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& given_weight, double eps,
+                        bool round_bf16) {
+    const Tensor weight = given_weight.value_or(Tensor());
     context->save_for_backward({x, weight});
     context->saved_data["eps"] = eps;
     return normalised(x, weight, eps, round_bf16);
@@ -55,11 +59,11 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Rounding roun
   CHECK(x.dim() >= 1 && x.size(-1) >= 1);
   CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1)), "{} weights for {} columns",
         weight.numel(), x.size(-1));
-  if (!x.is_cpu() || x.scalar_type() != at::kFloat) return reference::rms_norm(x, weight, eps, rounding);
+  if (!has_cpu_kernel(x)) return reference::rms_norm(x, weight, eps, rounding);
   const Tensor input = x.contiguous(), factors = weight.defined() ? weight.contiguous() : weight;
   const bool round_bf16 = rounding == Rounding::bf16;
   if (at::GradMode::is_enabled() && (x.requires_grad() || (weight.defined() && weight.requires_grad()))) {
-    return RmsNorm::apply(input, factors, eps, round_bf16);
+    return RmsNorm::apply(input, given(factors), eps, round_bf16);
   }
   return normalised(input, factors, eps, round_bf16);
 }

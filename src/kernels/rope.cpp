@@ -3,6 +3,8 @@
 
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/dispatch.h"
+#include "kernels/given.h"
 #include "kernels/reference/rope.h"
 #include "tensor/recycle.h"
 
@@ -12,7 +14,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool on_cpu(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
 bool needs_gradient(const Tensor& x) { return at::GradMode::is_enabled() && x.defined() && x.requires_grad(); }
 
 // What the backward pass needs of a turn: positions and tables, as tensors that are saved.
@@ -65,8 +66,9 @@ Tensor norm_and_turn(const Tensor& x, const Tensor& weight, const NormOptions& o
 }
 
 struct NormTurn : torch::autograd::Function<NormTurn> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, const NormOptions& options,
-                        const Layout& layout, const RopeTable& table) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& given_weight,
+                        const NormOptions& options, const Layout& layout, const RopeTable& table) {
+    const Tensor weight = given_weight.value_or(Tensor());
     const Angles angles = saved_angles(layout, table);
     context->save_for_backward({x, weight, angles.position_T, angles.cos_PR, angles.sin_PR});
     context->saved_data["k"] = options.k;
@@ -145,11 +147,11 @@ Tensor query_heads(const Tensor& x, int64_t num_heads, double eps, const Layout&
   CHECK(x.dim() == 2 && num_heads >= 1 && x.size(1) % num_heads == 0, "{} columns, {} heads", x.size(-1), num_heads);
   const int64_t k = x.size(1) / num_heads;
   check(x, layout, table, k);
-  if (!on_cpu(x)) return reference::query_heads(x, num_heads, eps, layout, table, rounding);
+  if (!has_cpu_kernel(x)) return reference::query_heads(x, num_heads, eps, layout, table, rounding);
   const NormOptions options{k, num_heads, eps, rounding == Rounding::bf16, false};
   const Tensor input = x.contiguous();
   if (needs_gradient(x)) {
-    return NormTurn::apply(input, Tensor(), options, layout, table).view({x.size(0), num_heads, k});
+    return NormTurn::apply(input, std::optional<Tensor>(), options, layout, table).view({x.size(0), num_heads, k});
   }
   return norm_and_turn(input, Tensor(), options, layout, table).view({x.size(0), num_heads, k});
 }
@@ -159,16 +161,16 @@ Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& opti
   CHECK(x.dim() == 2 && norm_weight.dim() == 1 && norm_weight.size(0) == x.size(1), "{} weights for {} columns",
         norm_weight.numel(), x.size(-1));
   check(x, layout, table, x.size(1));
-  if (!on_cpu(x)) return reference::kv_rows(x, norm_weight, options, layout, table);
+  if (!has_cpu_kernel(x)) return reference::kv_rows(x, norm_weight, options, layout, table);
   const NormOptions norm{x.size(1), 1, options.eps, options.rounding == Rounding::bf16, options.simulate};
   const Tensor input = x.contiguous(), weight = norm_weight.contiguous();
-  if (needs_gradient(x) || needs_gradient(norm_weight)) return NormTurn::apply(input, weight, norm, layout, table);
+  if (needs_gradient(x) || needs_gradient(norm_weight)) return NormTurn::apply(input, given(weight), norm, layout, table);
   return norm_and_turn(input, weight, norm, layout, table);
 }
 
 Tensor rotate(const Tensor& x, const Layout& layout, const RopeTable& table, bool inverse, Rounding rounding) {
   check(x, layout, table, x.size(-1));
-  if (!on_cpu(x)) return reference::rotate(x, layout, table, inverse, rounding);
+  if (!has_cpu_kernel(x)) return reference::rotate(x, layout, table, inverse, rounding);
   const Tensor input = x.contiguous();
   const bool round_bf16 = rounding == Rounding::bf16;
   if (needs_gradient(x)) return Rotate::apply(input, layout, table, inverse, round_bf16);

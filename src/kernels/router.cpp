@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/dispatch.h"
 #include "kernels/reference/router.h"
 #include "tensor/recycle.h"
 
@@ -12,7 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool on_cpu(const Tensor& logits) { return logits.is_cpu() && logits.scalar_type() == at::kFloat; }
 
 cpu::RouterInput input_of(const Tensor& logits_TE, int64_t per_token, const RouterOptions& options) {
   cpu::RouterInput input;
@@ -80,7 +80,7 @@ void look_up(const Tensor& tid2eid_VA, const Tensor& ids_T, int32_t* expert) {
 
 Tensor best_experts(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions& options) {
   CHECK(logits_TE.dim() == 2 && bias_E.dim() == 1 && bias_E.size(0) == logits_TE.size(1));
-  if (!on_cpu(logits_TE)) return reference::best_experts(logits_TE, bias_E, options);
+  if (!has_cpu_kernel(logits_TE)) return reference::best_experts(logits_TE, bias_E, options);
   const Tensor logits = logits_TE.contiguous(), bias = bias_E.contiguous();
   Tensor expert_TA = tensor::empty({logits.size(0), options.experts_per_token}, at::kInt);
   cpu::best_experts(input_of(logits, options.experts_per_token, options), bias.const_data_ptr<float>(),
@@ -90,7 +90,7 @@ Tensor best_experts(const Tensor& logits_TE, const Tensor& bias_E, const RouterO
 
 Tensor expert_weights(const Tensor& logits_TE, const Tensor& expert_TA, const RouterOptions& options) {
   CHECK(logits_TE.dim() == 2 && expert_TA.dim() == 2 && expert_TA.size(0) == logits_TE.size(0));
-  if (!on_cpu(logits_TE)) return reference::expert_weights(logits_TE, expert_TA, options);
+  if (!has_cpu_kernel(logits_TE)) return reference::expert_weights(logits_TE, expert_TA, options);
   const Tensor logits = logits_TE.contiguous(), expert = expert_TA.contiguous();
   check_ids(expert, logits.size(1));
   if (at::GradMode::is_enabled() && logits.requires_grad()) return ExpertWeightsOf::apply(logits, expert, options);
@@ -103,7 +103,7 @@ Tensor expert_weights(const Tensor& logits_TE, const Tensor& expert_TA, const Ro
 Tensor hashed_experts(const Tensor& tid2eid_VA, const Tensor& ids_T) {
   CHECK(tid2eid_VA.dim() == 2 && tid2eid_VA.size(1) >= 1 && ids_T.dim() == 1 && ids_T.scalar_type() == at::kLong);
   CHECK(tid2eid_VA.scalar_type() == at::kLong || tid2eid_VA.scalar_type() == at::kInt);
-  if (!tid2eid_VA.is_cpu()) return reference::hashed_experts(tid2eid_VA, ids_T);
+  if (!tid2eid_VA.is_cpu() || ReferenceScope::active()) return reference::hashed_experts(tid2eid_VA, ids_T);
   const Tensor table = tid2eid_VA.contiguous(), ids = ids_T.contiguous();
   Tensor expert_TA = tensor::empty({ids.size(0), table.size(1)}, at::kInt);
   int32_t* expert = expert_TA.mutable_data_ptr<int32_t>();

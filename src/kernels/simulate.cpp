@@ -2,6 +2,7 @@
 #include "kernels/simulate.h"
 
 #include "kernels/cpu/simulate.h"
+#include "kernels/dispatch.h"
 #include "kernels/reference/simulate.h"
 #include "tensor/recycle.h"
 
@@ -14,7 +15,6 @@ using tensor::BlockFormat;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool on_cpu(const Tensor& values) { return values.is_cpu() && values.scalar_type() == at::kFloat; }
 bool needs_gradient(const Tensor& values) { return at::GradMode::is_enabled() && values.requires_grad(); }
 
 Tensor rounded_values(const Tensor& values) {
@@ -52,13 +52,13 @@ struct SimulateGroups : torch::autograd::Function<SimulateGroups> {
 }  // namespace
 
 Tensor round_bf16(const Tensor& values) {
-  if (!on_cpu(values)) return reference::round_bf16(values);
+  if (!has_cpu_kernel(values)) return reference::round_bf16(values);
   return needs_gradient(values) ? RoundBf16::apply(values) : rounded_values(values);
 }
 
 Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
   CHECK(group > 0 && values.dim() > 0);
-  if (!on_cpu(values)) return reference::simulate_groups(values, group, format);
+  if (!has_cpu_kernel(values)) return reference::simulate_groups(values, group, format);
   return needs_gradient(values) ? SimulateGroups::apply(values, group, format)
                                 : simulated_values(values, group, format);
 }
@@ -70,7 +70,7 @@ Tensor hadamard_e2m1(const Tensor& values) {
     fail(Code::invalid_argument, "a Hadamard transform needs a power of two, not {} values (index_head_dim)", dim);
   }
   const Tensor input = values.detach().contiguous();
-  if (!on_cpu(input)) return reference::hadamard_e2m1(input);
+  if (!has_cpu_kernel(input)) return reference::hadamard_e2m1(input);
   Tensor result = tensor::empty(input.sizes());
   cpu::hadamard_e2m1(input.const_data_ptr<float>(), result.mutable_data_ptr<float>(), input.numel() / dim, dim);
   return result;

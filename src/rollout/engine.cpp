@@ -74,7 +74,7 @@ Engine::Engine(const model::Config& config, const EngineSettings& settings, Voca
   for (const int32_t id : vocabulary_.ids_without_token) {
     if (id >= 0 && id < config.vocab_size) has_token_[static_cast<size_t>(id)] = false;
   }
-  absent_V_ = kernels::absent_mask(vocabulary_.ids_without_token, config.vocab_size, device);
+  absent_V_ = kernels::absent_mask(vocabulary_.ids_without_token, config.vocab_size, at::kCPU);
   publish_health();
 }
 

@@ -1,5 +1,5 @@
 // A forward pass asks the device for nothing: on a GPU each value that is read back would stop the queue. Observed as
-// the operators that run; on a CPU the same operators run, they only cost nothing there.
+// the operators that the references run, which are what a device without kernels runs.
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fixture.h"
+#include "kernels/dispatch.h"
 #include "model/transformer.h"
 
 namespace test {
@@ -46,6 +47,7 @@ void end(const at::RecordFunction&, at::ObserverContext*) {
 template <class Run>
 Calls calls_of(const Run& run) {
   calls() = {};
+  const kernels::ReferenceScope references;  // what a device without kernels runs
   const auto callback = at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION});
   const at::CallbackHandle handle = at::addThreadLocalCallback(callback);
   run();
