@@ -38,7 +38,7 @@ void AdamW::update(Slot& slot, const Tensor& grad, double lr, double grad_factor
   step.decay = slot.decays ? settings_.weight_decay : 0;
   step.clip = grad_factor;
   step.step = slot.step;
-  kernels::adamw(slot.master, slot.m, slot.v, grad, step);
+  kernels::adamw(slot.master, slot.m, slot.v, grad.view_as(slot.master), step);
 }
 
 NamedTensors AdamW::tensors() const {
