@@ -114,14 +114,16 @@ void check(const Tensor& streams_TMD, const HcWeights& weights, bool head) {
         weights.base.numel(), weights.scale.numel());
 }
 
-// input, post, comb; of the head input alone.
-variable_list pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions& options, bool head) {
+// Of the head the input alone.
+HcInput pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions& options, bool head) {
   const Tensor streams = streams_TMD.contiguous(), base = weights.base.contiguous(), scale = weights.scale.contiguous();
   const bool learns = at::GradMode::is_enabled() && (requires_grad(streams_TMD) || requires_grad(weights.fn.leaf()) ||
                                                      requires_grad(weights.base) || requires_grad(weights.scale));
   if (learns) {
-    return Pre::apply(streams, weights.fn.leaf(), base, scale,
-                      c10::make_intrusive<SavedPre>(weights.fn, options, head));
+    variable_list out = Pre::apply(streams, weights.fn.leaf(), base, scale,
+                                   c10::make_intrusive<SavedPre>(weights.fn, options, head));
+    if (head) return {std::move(out[0]), {}, {}};
+    return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
   }
   PreTensors out = run_pre(pre_of(streams, base, scale, options, head), weights.fn, options, /*for_gradient=*/false);
   return {std::move(out.input_TD), std::move(out.post_TM), std::move(out.comb_TMM)};
@@ -198,8 +200,7 @@ HcInput hc_pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOpti
     const Tensor fn = weights.fn.values().to(streams_TMD.options());
     return reference::hc_pre(streams_TMD, {fn, weights.base, weights.scale}, options);
   }
-  variable_list out = pre(streams_TMD, weights, options, /*head=*/false);
-  return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
+  return pre(streams_TMD, weights, options, /*head=*/false);
 }
 
 Tensor hc_post(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor& post_TM, const Tensor& comb_TMM,
@@ -228,7 +229,7 @@ Tensor hc_head(const Tensor& streams_TMD, const HcWeights& weights, const HcOpti
     const Tensor fn = weights.fn.values().to(streams_TMD.options());
     return reference::hc_head(streams_TMD, {fn, weights.base, weights.scale}, options);
   }
-  return pre(streams_TMD, weights, options, /*head=*/true)[0];
+  return pre(streams_TMD, weights, options, /*head=*/true).input_TD;
 }
 
 Tensor sinkhorn(const Tensor& logits_TMM, int64_t iters, double eps) {

@@ -18,6 +18,9 @@ struct RowsOf {
   int64_t stride = 0, count = 0;
 };
 
+// x of any dims, contiguous, as rows of `width`.
+RowsOf dense_rows(const Tensor& x, int64_t width) { return {x, x.const_data_ptr<float>(), width, x.numel() / width}; }
+
 RowsOf rows_of(const Tensor& x) {
   const bool as_is = x.dim() == 2 && (x.stride(1) == 1 || x.size(1) == 1);
   RowsOf rows{as_is || x.is_contiguous() ? x : x.contiguous(), nullptr, 0, 0};
@@ -109,12 +112,14 @@ bool on_panels(const Tensor& x, const Matrix& weight) {
   return weight.packed() && has_cpu_kernel(x);
 }
 
+bool learning(const Tensor& x, const Matrix& weight) {
+  return at::GradMode::is_enabled() &&
+         (x.requires_grad() || (weight.leaf().defined() && weight.leaf().requires_grad()));
+}
+
 Tensor product(const Tensor& x, const Matrix& weight, bool round_bf16) {
-  if (at::GradMode::is_enabled()) {
-    const bool learns = weight.leaf().defined() && weight.leaf().requires_grad();
-    if (learns || x.requires_grad()) {
-      return Product::apply(x, weight.leaf(), c10::make_intrusive<SavedMatrix>(weight), round_bf16);
-    }
+  if (learning(x, weight)) {
+    return Product::apply(x, weight.leaf(), c10::make_intrusive<SavedMatrix>(weight), round_bf16);
   }
   Tensor y = tensor::empty(with_last(x, outputs(weight)));
   multiply_groups(rows_of(x), weight, false, round_bf16, y.mutable_data_ptr<float>());
@@ -130,10 +135,31 @@ Tensor linear(const Tensor& x, const Matrix& weight, Rounding rounding) {
   return product(x, weight, rounding == Rounding::bf16);
 }
 
+Tensor linear_heads(const Tensor& x, const Matrix& weight, int64_t num_heads, Rounding rounding) {
+  CHECK(x.dim() == 2 && weight.defined() && weight.shape().stack == 0 && weight.shape().n % num_heads == 0);
+  const int64_t dim = weight.shape().n / num_heads;
+  if (!on_panels(x, weight) || learning(x, weight)) {
+    return linear(x, weight, rounding).view({x.size(0), num_heads, dim});
+  }
+  CHECK(x.size(1) == weight.shape().k);
+  Tensor y = tensor::empty({x.size(0), num_heads, dim});
+  multiply_groups(rows_of(x), weight, false, rounding == Rounding::bf16, y.mutable_data_ptr<float>());
+  return y;
+}
+
 Tensor grouped_linear(const Tensor& x, const Matrix& weight, Rounding rounding) {
   CHECK(weight.defined() && weight.shape().stack >= 1);
-  CHECK(x.dim() == 2 && x.size(1) == weight.shape().stack * weight.shape().k, "{} columns, the stack has {} times {}",
-        x.size(1), weight.shape().stack, weight.shape().k);
+  const int64_t width = weight.shape().stack * weight.shape().k;
+  CHECK(x.dim() >= 2 && x.numel() == x.size(0) * width, "{} columns, the stack has {} times {}",
+        x.numel() / std::max<int64_t>(1, x.size(0)), weight.shape().stack, weight.shape().k);
+  if (x.dim() > 2) {
+    if (!on_panels(x, weight) || learning(x, weight) || !x.is_contiguous()) {
+      return grouped_linear(x.flatten(1), weight, rounding);
+    }
+    Tensor y = tensor::empty({x.size(0), outputs(weight)});
+    multiply_groups(dense_rows(x, width), weight, false, rounding == Rounding::bf16, y.mutable_data_ptr<float>());
+    return y;
+  }
   if (!on_panels(x, weight)) return reference::grouped_linear(x, weight.values().to(x.scalar_type()), rounding);
   return product(x, weight, rounding == Rounding::bf16);
 }

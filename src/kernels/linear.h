@@ -13,7 +13,11 @@ namespace kernels {
 // x [.., K] -> [.., N]. Differentiable in x and in weight.leaf(). Error: CHECK on shapes.
 Tensor linear(const Tensor& x, const Matrix& weight, Rounding rounding);
 
-// weight is a stack [G, N, K]; x [T, G * K] -> [T, G * N]: group g of a row goes through matrix g.
+// As linear, x [T, K] -> [T, H, N / H].
+Tensor linear_heads(const Tensor& x, const Matrix& weight, int64_t num_heads, Rounding rounding);
+
+// weight is a stack [G, N, K]; x [T, G * K], or of more dims ([T, H, ..]) -> [T, G * N]: group g of a row goes through
+// matrix g.
 Tensor grouped_linear(const Tensor& x, const Matrix& weight, Rounding rounding);
 
 }  // namespace kernels

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/log_prob.h"
 #include "kernels/dispatch.h"
+#include "kernels/given.h"
 #include "kernels/reference/log_prob.h"
 #include "tensor/recycle.h"
 
@@ -70,12 +71,12 @@ RowResults run_forward(const Head& head, const Tensor& hidden_ND, const Tensor& 
 class ChunkedLogProbs : public torch::autograd::Function<ChunkedLogProbs> {
  public:
   // leaf_VD: the head's values, for the graph; undefined when the head does not learn.
-  static variable_list forward(AutogradContext* context, const Tensor& hidden_ND, const Tensor& leaf_VD,
+  static variable_list forward(AutogradContext* context, const Tensor& hidden_ND, const std::optional<Tensor>& leaf_VD,
                                const Tensor& target_N, const HeadPointer& head) {
     const RowResults results = run_forward(*head, hidden_ND, target_N);
     context->save_for_backward({hidden_ND, target_N, results.sums_N3});
     context->saved_data["head"] = c10::IValue::make_capsule(head);
-    context->saved_data["learns"] = leaf_VD.defined();
+    context->saved_data["learns"] = leaf_VD.has_value();
     return {results.values.log_prob_N, results.values.entropy_N};
   }
 
@@ -155,7 +156,7 @@ LogProbs chunked_log_probs(const Tensor& hidden_ND, const Matrix& head, const Te
   const bool with_grad = at::GradMode::is_enabled() &&
                          (hidden_ND.requires_grad() || (head.leaf().defined() && head.leaf().requires_grad()));
   if (!with_grad) return run_forward(*kept, dense_ND, dense_target_N).values;
-  const variable_list results = ChunkedLogProbs::apply(dense_ND, head.leaf(), dense_target_N, kept);
+  const variable_list results = ChunkedLogProbs::apply(dense_ND, given(head.leaf()), dense_target_N, kept);
   return {results[0], results[1]};
 }
 

@@ -153,7 +153,8 @@ Tensor query_heads(const Tensor& x, int64_t num_heads, double eps, const Layout&
   if (needs_gradient(x)) {
     return NormTurn::apply(input, std::optional<Tensor>(), options, layout, table).view({x.size(0), num_heads, k});
   }
-  return norm_and_turn(input, Tensor(), options, layout, table).view({x.size(0), num_heads, k});
+  const Tensor heads = norm_and_turn(input, Tensor(), options, layout, table);
+  return num_heads > 1 ? heads : heads.view({x.size(0), num_heads, k});
 }
 
 Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& options, const Layout& layout,

@@ -69,7 +69,8 @@ Tensor hadamard_e2m1(const Tensor& values) {
   if (dim < 1 || (dim & (dim - 1)) != 0) {
     fail(Code::invalid_argument, "a Hadamard transform needs a power of two, not {} values (index_head_dim)", dim);
   }
-  const Tensor input = values.detach().contiguous();
+  const at::NoGradGuard no_grad;
+  const Tensor input = values.contiguous();
   if (!has_cpu_kernel(input)) return reference::hadamard_e2m1(input);
   Tensor result = tensor::empty(input.sizes());
   cpu::hadamard_e2m1(input.const_data_ptr<float>(), result.mutable_data_ptr<float>(), input.numel() / dim, dim);

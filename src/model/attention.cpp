@@ -29,8 +29,8 @@ Tensor new_entries(const BlockCall& call, const CompressorWeightsOf<Matrix>& wei
 }
 
 // With a cache: all rows of all slots.
-Tensor all_entries(const Tensor& new_BK, const kernels::CompressorState* state) {
-  return state != nullptr ? state->entries_SNK.flatten(0, 1) : new_BK;
+const Tensor& all_entries(const Tensor& new_BK, const kernels::CompressorState* state) {
+  return state != nullptr ? state->entries_SNK : new_BK;
 }
 
 // int32 [T, A]. Frozen: no gradient passes.
@@ -41,16 +41,16 @@ Tensor choose_entries(const BlockCall& call, const IndexerWeightsOf<Matrix>& wei
   const Profile& profile = pass.profile;
   const int64_t heads = c.index_n_heads, dim = c.index_head_dim;
   kernels::CompressorState* state = call.cache != nullptr ? &call.cache->index : nullptr;
-  const Tensor keys_BI = new_entries(call, weights.compressor, input.values_TD.detach(), pass.layout.csa,
+  const Tensor keys_BI = new_entries(call, weights.compressor, input.values_TD, pass.layout.csa,
                                      profile.index_sim ? EntryGrid::index_e2m1 : EntryGrid::none, state);
   call.see(Site::index_compressor, keys_BI);
   return chosen(call, &Choices::entries, &Choices::entries_TA, [&] {
-    const Tensor flat_TJ = project(profile, input.query_in_TR.detach(), weights.wq_b);
-    Tensor query_THI = kernels::rotate(flat_TJ.view({flat_TJ.size(0), heads, dim}), pass.layout, pass.rope.compress,
-                                       /*inverse=*/false, rounding(profile));
+    const Tensor heads_THI = kernels::linear_heads(input.query_in_TR, weights.wq_b, heads, rounding(profile));
+    Tensor query_THI =
+        kernels::rotate(heads_THI, pass.layout, pass.rope.compress, /*inverse=*/false, rounding(profile));
     if (profile.index_sim) query_THI = kernels::hadamard_e2m1(query_THI);
     const double scale = 1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads));
-    const Tensor weight_TH = project(profile, input.values_TD.detach(), weights.weights_proj);
+    const Tensor weight_TH = project(profile, input.values_TD, weights.weights_proj);
     return kernels::choose_entries({query_THI, weight_TH, all_entries(keys_BI, state), scale, rounding(profile)},
                                    c.index_topk, pass.layout, pass.layout.csa);
   });
@@ -105,8 +105,8 @@ Tensor attention(const BlockCall& call, const AttentionWeightsOf<Matrix>& weight
   call.see(Site::attention, out_THK);
 
   // wo_a: unquantised activations in every profile (decisions 2).
-  const Tensor turned_TC = kernels::rotate(out_THK, layout, rope, /*inverse=*/true, round).flatten(1);
-  const Tensor groups = kernels::grouped_linear(turned_TC, weights.wo_a, round);
+  const Tensor turned_THK = kernels::rotate(out_THK, layout, rope, /*inverse=*/true, round);
+  const Tensor groups = kernels::grouped_linear(turned_THK, weights.wo_a, round);
   return project(profile, linear_input(profile, groups), weights.wo_b);
 }
 

@@ -31,7 +31,7 @@ ActorSettings gradient_settings() {
 
 NamedTensors gradients_of(const ActorSettings& settings, std::span<const data::Group> groups) {
   Actor actor(settings, tiny_weights());
-  actor.train(0, {groups, 1});
+  actor.train(0, {groups, 1, {}});
   NamedTensors gradients;
   for (const auto& [name, tensor] : actor.state().tensors) {
     if (name.starts_with("m.")) gradients[name] = tensor.clone();
@@ -97,7 +97,7 @@ TEST(Actor, OnlyTensorsThatLearnMove) {
   const model::Weights before = actor.masters().clone();
   NamedTensors old;
   before.visit([&](const model::TensorInfo& info, const Tensor& value) { old[info.name] = value; });
-  actor.train(0, {groups, 1});
+  actor.train(0, {groups, 1, {}});
   int64_t moved = 0;
   actor.masters().visit([&](const model::TensorInfo& info, const Tensor& value) {
     const bool same = at::equal(value, old.at(info.name));
@@ -117,13 +117,13 @@ TEST(Actor, ResumedActorRepeatsTheNextStepToTheBit) {
   settings.optimizer.schedule.warmup = 3;
   Actor actor(settings, tiny_weights());
   const std::vector<data::Group> first = tiny_groups(actor, 4), second = tiny_groups(actor, 4, 4, 0.05f, 6);
-  actor.train(0, {first, 1});
+  actor.train(0, {first, 1, {}});
   const ActorState saved = frozen_state(actor);
-  const StepReport undisturbed = actor.train(1, {second, 1});
+  const StepReport undisturbed = actor.train(1, {second, 1, {}});
 
   Actor resumed(settings, tiny_weights(99));
   resumed.load_state(saved, "test");
-  StepReport repeated = resumed.train(1, {second, 1});
+  StepReport repeated = resumed.train(1, {second, 1, {}});
   EXPECT_THAT(differing(actor.state().tensors, resumed.state().tensors), testing::IsEmpty());
   EXPECT_EQ(actor.state().json, resumed.state().json);
   for (const auto& [name, value] : undisturbed.metrics) {
@@ -134,7 +134,7 @@ TEST(Actor, ResumedActorRepeatsTheNextStepToTheBit) {
 
 TEST(Actor, RefusesAStateOfAnotherModelAndKeepsItsOwn) {
   Actor actor(tiny_settings(), tiny_weights());
-  actor.train(0, {tiny_groups(actor, 2), 1});
+  actor.train(0, {tiny_groups(actor, 2), 1, {}});
   const ActorState own = frozen_state(actor);
   const auto refused = [&](auto&& change) {
     ActorState state = frozen_state(actor);
@@ -164,14 +164,14 @@ TEST(Actor, AStepWhoseGradientIsNotFiniteIsSkippedAndChangesNothing) {
   broken.layers[1].attn_norm[3] = std::numeric_limits<float>::infinity();
   Actor actor(settings, broken);
   const ActorState before = frozen_state(actor);
-  const StepReport report = actor.train(7, {groups, 1});
+  const StepReport report = actor.train(7, {groups, 1, {}});
   EXPECT_EQ(metric(report, metrics::kPolicySkipped), 1);
   EXPECT_FALSE(report.metrics.contains(std::string(metrics::kPolicyGradNorm)));
   EXPECT_GT(metric(report, metrics::kPolicyNonfinite), 0);
   EXPECT_THAT(differing(before.tensors, actor.state().tensors), testing::IsEmpty());
   EXPECT_EQ(actor.updates(), 0);
   EXPECT_FALSE(report.stop.has_value());
-  const StepReport second = actor.train(8, {groups, 1});
+  const StepReport second = actor.train(8, {groups, 1, {}});
   ASSERT_TRUE(second.stop.has_value());
   EXPECT_THAT(*second.stop, testing::HasSubstr("step 8"));
 }
@@ -179,7 +179,7 @@ TEST(Actor, AStepWhoseGradientIsNotFiniteIsSkippedAndChangesNothing) {
 TEST(Actor, TheGapIsZeroWhenTheRolloutIsTheActor) {
   Actor actor(tiny_settings(), tiny_weights());
   const std::vector<data::Group> groups = tiny_groups(actor, 3, 4, 0.0f);
-  const StepReport report = actor.train(0, {groups, 1});
+  const StepReport report = actor.train(0, {groups, 1, {}});
   EXPECT_EQ(metric(report, metrics::kGapMax), 0);
   EXPECT_EQ(metric(report, metrics::kGapMean), 0);
   EXPECT_EQ(metric(report, metrics::kTisMean), 1);
@@ -203,7 +203,7 @@ TEST(Actor, ALearningStepMakesGoodAnswersLikelierAndBadOnesLessSo) {
     return sum;
   };
   const double good = likelihood(0), bad = likelihood(1);
-  actor.train(0, {groups, 1});
+  actor.train(0, {groups, 1, {}});
   EXPECT_GT(likelihood(0), good);
   EXPECT_LT(likelihood(1), bad);
 }
@@ -214,7 +214,7 @@ TEST(Actor, SeveralUpdatesPerStepUseTheLogProbsOfTheFirstWeights) {
   settings.epochs = 2;
   Actor actor(settings, tiny_weights());
   const std::vector<data::Group> groups = tiny_groups(actor, 5, 4, 0.0f);
-  const StepReport report = actor.train(0, {groups, 1});
+  const StepReport report = actor.train(0, {groups, 1, {}});
   EXPECT_EQ(actor.updates(), 4);
   EXPECT_LT(metric(report, metrics::kGapMax), 1e-5);  // of the first weights, though three updates followed
   EXPECT_NE(metric(report, metrics::kPolicyKl), 0);
@@ -238,8 +238,8 @@ TEST(Actor, TheReferenceIsTheStartPolicyAndStays) {
   settings.loss.kl_type = "k3";
   Actor actor(settings, tiny_weights());
   const std::vector<data::Group> groups = tiny_groups(actor, 3);
-  EXPECT_EQ(metric(actor.train(0, {groups, 1}), metrics::kLossKl), 0);
-  EXPECT_GT(metric(actor.train(1, {groups, 1}), metrics::kLossKl), 0);
+  EXPECT_EQ(metric(actor.train(0, {groups, 1, {}}), metrics::kLossKl), 0);
+  EXPECT_GT(metric(actor.train(1, {groups, 1, {}}), metrics::kLossKl), 0);
 }
 
 TEST(Actor, KlInTheRewardLowersTheScoreOfAnswersThatLeftTheReference) {
@@ -254,13 +254,13 @@ TEST(Actor, KlInTheRewardLowersTheScoreOfAnswersThatLeftTheReference) {
     for (data::Sample& sample : group.samples) sample.reward = 0.5;
   }
   // At the start the KL of every answer is exactly 0 and so is every advantage.
-  EXPECT_EQ(metric(actor.train(0, {groups, 1}), metrics::kLossPolicy), 0);
+  EXPECT_EQ(metric(actor.train(0, {groups, 1, {}}), metrics::kLossPolicy), 0);
   groups[0].samples[0].reward = 1;
-  actor.train(1, {groups, 1});
+  actor.train(1, {groups, 1, {}});
   for (data::Group& group : groups) {
     for (data::Sample& sample : group.samples) sample.reward = 0.5;
   }
-  EXPECT_NE(metric(actor.train(2, {groups, 1}), metrics::kLossPolicy), 0);  // equal rewards, unequal KL
+  EXPECT_NE(metric(actor.train(2, {groups, 1, {}}), metrics::kLossPolicy), 0);  // equal rewards, unequal KL
 }
 
 TEST(Actor, MaskedAnswersCountInTheirGroupAndAsSamplesButGiveNoGradient) {  // case adv-06
@@ -286,7 +286,7 @@ TEST(Actor, AStepWithEveryAnswerMaskedMakesNoUpdateAndReportsTrueLengths) {  // 
     for (data::Sample& sample : group.samples) sample.finish = data::FinishReason::length;
   }
   const ActorState before = frozen_state(actor);
-  const StepReport report = actor.train(0, {groups, 1});
+  const StepReport report = actor.train(0, {groups, 1, {}});
   EXPECT_THAT(differing(before.tensors, actor.state().tensors), testing::IsEmpty());
   EXPECT_EQ(metric(report, metrics::kResponseTruncated), 1);
   EXPECT_GT(metric(report, metrics::kResponseLengthMean), 0);
@@ -300,7 +300,7 @@ TEST(Actor, GroupsWithEqualRewardsGiveAZeroGradient) {  // case adv-01
   for (data::Group& group : groups) {
     for (data::Sample& sample : group.samples) sample.reward = 0.1;
   }
-  const StepReport report = actor.train(0, {groups, 1});
+  const StepReport report = actor.train(0, {groups, 1, {}});
   EXPECT_EQ(metric(report, metrics::kPolicyGradNorm), 0);
   EXPECT_EQ(metric(report, metrics::kLossPolicy), 0);
 }

@@ -101,7 +101,9 @@ TEST(Router, KernelGradientIsWithinItsRoundingsFromTheExactOne) {
       const Tensor wanted = test::gradients(run, {logits}, at::kDouble)[0];
       const Tensor largest = std::get<0>(wanted.abs().max(1, true));  // of a token: its terms are no larger by 2^3
       EXPECT_LE(test::worst(fast, wanted, largest * 8 * relative_bound(scoring, 40, 6)), 1);
-      if (scoring != Scoring::softmax) EXPECT_EQ((fast != 0).sum().item<int64_t>(), chosen.numel());
+      if (scoring != Scoring::softmax) {
+        EXPECT_EQ((fast != 0).sum().item<int64_t>(), chosen.numel());
+      }
     }
   }
 }

@@ -156,6 +156,10 @@ void best_ids(const float* scores, int64_t count, int64_t topk, int32_t* ids) {
     for (; found < count; ++found) ids[found] = static_cast<int32_t>(found);
   } else {
     thread_local std::vector<uint64_t> ranks, order;
+    if (ranks.capacity() < static_cast<size_t>(count)) {  // a context grows entry by entry
+      ranks.reserve(static_cast<size_t>(std::max<int64_t>(1024, 2 * count)));
+      order.reserve(ranks.capacity());
+    }
     ranks.resize(static_cast<size_t>(count));
     for (int64_t n = 0; n < count; ++n) ranks[static_cast<size_t>(n)] = rank(scores[n], n);
     order = ranks;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/given.h"
+
 namespace kernels::reference {
 namespace {
 
@@ -20,8 +22,9 @@ void for_each_chunk(int64_t num_rows, int64_t rows_per_chunk, const See& see) {
 class ChunkedLogProbs : public torch::autograd::Function<ChunkedLogProbs> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& hidden_ND, const Tensor& head_VD,
-                               const Tensor& target_N, const Tensor& absent_V, double temperature,
+                               const Tensor& target_N, const std::optional<Tensor>& given_absent, double temperature,
                                int64_t rows_per_chunk) {
+    const Tensor absent_V = given_absent.value_or(Tensor());
     const LogProbOptions options{temperature, absent_V, rows_per_chunk};
     Tensor log_prob_N = at::empty({hidden_ND.size(0)}, hidden_ND.options());
     Tensor entropy_N = at::empty_like(log_prob_N);
@@ -77,7 +80,7 @@ LogProbs log_probs(const Tensor& hidden_ND, const Tensor& head_VD, const Tensor&
 
 LogProbs chunked_log_probs(const Tensor& hidden_ND, const Tensor& head_VD, const Tensor& target_N,
                            const LogProbOptions& options) {
-  const variable_list results = ChunkedLogProbs::apply(hidden_ND, head_VD, target_N, options.absent_V,
+  const variable_list results = ChunkedLogProbs::apply(hidden_ND, head_VD, target_N, given(options.absent_V),
                                                        options.temperature, options.rows_per_chunk);
   return {results[0], results[1]};
 }
