@@ -1,13 +1,17 @@
-// DeepSeek-V4-Flash as published: the visitor over the parameters gives exactly the 69,187 stored tensors, without
-// memory.
+// What folders hold, counted; and DeepSeek-V4-Flash as published: the visitor over the parameters gives exactly the
+// 69,187 stored tensors, without memory.
+#include "checkpoint/inventory.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "checkpoint/folders.h"
 #include "checkpoint/names.h"
 #include "checkpoint/save.h"
+#include "checkpoint/temporary_folder.h"
 #include "model/weights.h"
-#include "tensor/golden.h"
 
 namespace {
 
@@ -64,6 +68,29 @@ TEST(FlashInventory, EveryPublishedNameTranslatesToItself) {
   }
 }
 
+// Spec 1.4, in units of 10^9 as printed there.
+TEST(FlashInventory, PartsHaveThePublishedNumbersOfParameters) {
+  const checkpoint::Parts parts = checkpoint::count_parts(flash());
+  std::map<std::string, double> billions;
+  for (const checkpoint::PartCount& count : parts.parts)
+    billions[count.part] = static_cast<double>(count.parameters) / 1e9;
+  const std::map<std::string, double> published = {{"attention", 4.599},
+                                                   {"compressor", 0.2615},
+                                                   {"indexer", 0.2257},
+                                                   {"hyper-connections", .0339},
+                                                   {"routed experts", 277.025},
+                                                   {"shared expert", 1.082},
+                                                   {"router", .0451},
+                                                   {"embedding", .5295},
+                                                   {"head", .5295}};
+  for (const auto& [part, count] : published)
+    EXPECT_NEAR(billions.at(part), count, 6e-4 * std::max(count, 0.1)) << part;
+  EXPECT_NEAR(static_cast<double>(parts.model.parameters), 284.33e9, 5e6);
+  EXPECT_NEAR(static_cast<double>(parts.mtp.parameters), 6.61e9, 5e6);
+  EXPECT_NEAR(static_cast<double>(parts.active_without_embedding), 13.27e9, 5e6);
+  EXPECT_NEAR(static_cast<double>(parts.model.active), 13.80e9, 5e6);
+}
+
 TEST(FlashInventory, TheModelStandsOnTheMetaDevice) {
   const model::Weights weights = model::Weights::allocate(flash(), at::kMeta);
   int64_t parameters = 0;
@@ -72,6 +99,49 @@ TEST(FlashInventory, TheModelStandsOnTheMetaDevice) {
     if (info.stored_as != model::StoredAs::i64) parameters += value.numel();
   });
   EXPECT_GT(parameters, int64_t{280'000'000'000});
+}
+
+std::vector<std::string> lines_of(const std::vector<checkpoint::TableRow>& rows) {
+  std::vector<std::string> lines;
+  for (const checkpoint::TableRow& row : rows)
+    lines.push_back(fmt::format("{} {} {} {} = {}", row.name, row.tensors, row.dtype, row.bytes, row.native));
+  return lines;
+}
+
+TEST(Inventory, TensorsThatDifferInNumbersOnlyAreOneLine) {
+  const test::TemporaryFolder folder;
+  test::write_folder(folder / "x", {{"model.layers.2.mlp.experts.gate_up_proj", at::zeros({5, 4, 2})},
+                                    {"model.layers.10.mlp.experts.gate_up_proj", at::zeros({5, 4, 2})},
+                                    {"layers.0.attn_norm.weight", at::zeros({3})},
+                                    {"layers.1.attn_norm.weight", at::zeros({3}, at::kBFloat16)},
+                                    {"layers.0.ffn.experts.0.w1.weight", at::zeros({2, 2})},
+                                    {"layers.0.ffn.experts.7.w1.weight", at::zeros({2, 2})},
+                                    {"layers.3.ffn.experts.1.w1.weight", at::zeros({2, 2})},
+                                    {"nonsense.4", at::zeros({1})}});
+  const auto rows = checkpoint::tensor_table(tensor::SafetensorsFolder(folder / "x"));
+  EXPECT_EQ(rows.size(), 8u);
+  EXPECT_THAT(lines_of(checkpoint::folded(rows)),
+              testing::ElementsAre(
+                  "layers.0.attn_norm.weight 1 F32 12 = layers.0.attn_norm.weight",
+                  "layers.{0..3}.ffn.experts.{0..7}.w1.weight 3 F32 48 = layers.{0..3}.ffn.experts.{0..7}.w1.weight",
+                  "layers.1.attn_norm.weight 1 BF16 6 = layers.1.attn_norm.weight",
+                  "model.layers.{2..10}.mlp.experts.gate_up_proj 2 F32 320 = layers.{2..10}.ffn.experts.{}.w1.weight",
+                  "nonsense.4 1 F32 4 = "));
+}
+
+TEST(Inventory, EveryPartOfTheTinyModelHasItsBytes) {
+  const test::TemporaryFolder folder;
+  checkpoint::save_weights(folder / "x", test::tiny_weights(), checkpoint::SaveAs::published);
+  const checkpoint::StoredWeights stored(folder / "x");
+  const checkpoint::Parts parts = checkpoint::count_parts(stored.config(), &stored);
+  EXPECT_EQ(parts.parts.size(), 12u);
+  int64_t bytes = 0, by_format = 0;
+  for (const checkpoint::PartCount& count : parts.parts) {
+    EXPECT_GT(count.bytes, 0) << count.part;
+    bytes += count.bytes;
+  }
+  for (const checkpoint::FormatCount& format : checkpoint::count_formats(stored.files())) by_format += format.bytes;
+  EXPECT_EQ(bytes, by_format);
 }
 
 }  // namespace

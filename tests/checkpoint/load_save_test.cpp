@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/expect_error.h"
+#include "checkpoint/folders.h"
 #include "checkpoint/load.h"
+#include "checkpoint/names.h"
 #include "checkpoint/save.h"
 #include "checkpoint/temporary_folder.h"
-#include "checkpoint/tiny_model.h"
-#include "tensor/formats/block_scale.h"
-#include "tensor/golden.h"
+#include "model/run_weights.h"
 
 namespace {
 
@@ -20,51 +20,19 @@ using model::TensorInfo;
 using model::Weights;
 using tensor::BlockFormat;
 using tensor::Tensor;
+using test::as_published;
+using test::expect_equal;
+using test::native_tensors;
+using test::Stored;
 using test::TemporaryFolder;
-
-using Stored = std::map<std::string, Tensor>;
-
-void write_folder(const fs::path& folder, const Stored& tensors, const base::Json& config = test::tiny_config_json()) {
-  fs::create_directories(folder);
-  std::vector<tensor::TensorToWrite> specs;
-  std::vector<Tensor> values;
-  for (const auto& [name, value] : tensors) {
-    specs.push_back({name, value.scalar_type(), value.sizes().vec()});
-    values.push_back(value);
-  }
-  tensor::write_safetensors(folder / "model.safetensors", specs, [&](size_t i) { return values[i]; });
-  base::write_file_atomic(folder / "config.json", config.dump());
-}
-
-Stored native_tensors(const Weights& weights) {
-  Stored tensors;
-  weights.visit_named([&](const TensorInfo& info, const Tensor& value) { tensors[info.name] = value; });
-  return tensors;
-}
-
-void expect_equal(const Weights& got, const Weights& wanted,
-                  const std::function<Tensor(const TensorInfo&, const Tensor&)>& change) {
-  const Stored values = native_tensors(got);
-  size_t count = 0;
-  wanted.visit_named([&](const TensorInfo& info, const Tensor& value) {
-    ASSERT_TRUE(values.contains(info.name)) << info.name;
-    EXPECT_TRUE(test::same_bits(values.at(info.name), change(info, value))) << info.name;
-    ++count;
-  });
-  EXPECT_EQ(values.size(), count);
-}
-
-Tensor same(const TensorInfo&, const Tensor& value) { return value; }
-Tensor published(const TensorInfo& info, const Tensor& value) {
-  const Tensor rounded = model::published_value(info, value);
-  return info.stored_as == model::StoredAs::i64 ? rounded : rounded.to(at::kFloat);
-}
+using test::unchanged;
+using test::write_folder;
 
 TEST(LoadSave, F32BringsBackEveryMasterToTheBit) {
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
   save_weights(folder / "x", weights, SaveAs::f32);
-  expect_equal(load_weights(folder / "x"), weights, same);
+  expect_equal(load_weights(folder / "x"), weights, unchanged);
   EXPECT_FALSE(fs::exists(folder / "x.tmp"));
 }
 
@@ -72,7 +40,7 @@ TEST(LoadSave, Bf16BringsBackThePublishedValues) {
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
   save_weights(folder / "x", weights, SaveAs::bf16);
-  expect_equal(load_weights(folder / "x"), weights, published);
+  expect_equal(load_weights(folder / "x"), weights, as_published);
 }
 
 TEST(LoadSave, ShardsBringBackTheSame) {
@@ -81,7 +49,7 @@ TEST(LoadSave, ShardsBringBackTheSame) {
   save_weights(folder / "x", weights, SaveAs::f32, 100'000);
   EXPECT_TRUE(fs::exists(folder / "x/model.safetensors.index.json"));
   EXPECT_FALSE(fs::exists(folder / "x/model.safetensors"));
-  expect_equal(load_weights(folder / "x"), weights, same);
+  expect_equal(load_weights(folder / "x"), weights, unchanged);
 }
 
 TEST(LoadSave, ThePublishedLayoutIsDequantisedExactly) {
@@ -97,27 +65,10 @@ TEST(LoadSave, ThePublishedLayoutIsDequantisedExactly) {
   }
 }
 
-// Replaces codes and scales of the native published layout by the spelling and scale dtype of Base checkpoints and
-// engines.
-Stored with_real_scales(const Weights& weights) {
-  Stored tensors;
-  weights.visit_named([&](const TensorInfo& info, const Tensor& value) {
-    if (!info.is_quantised()) {
-      tensors[info.name] = value;
-      return;
-    }
-    const auto quantised = tensor::quantise_blocks(value, BlockFormat::e4m3);
-    const Tensor counts = at::arange(quantised.scales.numel()).view(quantised.scales.sizes());
-    tensors[info.name] = quantised.codes.view(at::kFloat8_e4m3fn);
-    tensors[info.name + "_scale_inv"] = counts.to(at::kFloat) + 0.1f;
-  });
-  return tensors;
-}
-
 TEST(LoadSave, RealScalesAndTheirOtherSpelling) {  // spec 6.4
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
-  const Stored stored = with_real_scales(weights);
+  const Stored stored = test::with_real_scales(weights);
   write_folder(folder / "x", stored);
   expect_equal(load_weights(folder / "x"), weights, [&](const TensorInfo& info, const Tensor& value) {
     if (!info.is_quantised()) return value;
@@ -129,55 +80,26 @@ TEST(LoadSave, RealScalesAndTheirOtherSpelling) {  // spec 6.4
 TEST(LoadSave, HalfPrecisionAndInt32TablesAreWidened) {
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
-  Stored tensors = native_tensors(weights);
-  for (auto& [name, value] : tensors) value = value.to(value.scalar_type() == at::kLong ? at::kInt : at::kHalf);
-  write_folder(folder / "x", tensors);
+  write_folder(folder / "x", test::in_half_precision(weights));
   expect_equal(load_weights(folder / "x"), weights, [](const TensorInfo& info, const Tensor& value) {
     return info.stored_as == model::StoredAs::i64 ? value : value.to(at::kHalf).to(at::kFloat);
   });
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
-  return text;
-}
-
-// The HF-style names of engines (spec 7.6) for one native name.
-std::string engine_name(std::string name) {
-  if (name.starts_with("mtp.")) return name;
-  if (name == "embed.weight") return "model.embed_tokens.weight";
-  if (name == "head.weight") return "lm_head.weight";
-  name = replaced(replaced("model." + name, ".attn_norm.", ".input_layernorm."), ".ffn_norm.",
-                  ".post_attention_layernorm.");
-  name = replaced(replaced(replaced(name, ".attn.", ".self_attn."), ".ffn.", ".mlp."), ".gate.bias",
-                  ".gate.e_score_correction_bias");
-  name = replaced(name, ".gate.tid2eid", ".topk.tid2eid");
-  return replaced(replaced(replaced(name, ".w1.", ".gate_proj."), ".w2.", ".down_proj."), ".w3.", ".up_proj.");
 }
 
 TEST(LoadSave, EngineNamesLoad) {
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
   Stored tensors;
-  for (const auto& [name, value] : native_tensors(weights)) tensors[engine_name(name)] = value;
+  for (const auto& [name, value] : native_tensors(weights)) tensors[checkpoint::to_hf(name)] = value;
   write_folder(folder / "x", tensors);
-  expect_equal(load_weights(folder / "x"), weights, same);
+  expect_equal(load_weights(folder / "x"), weights, unchanged);
 }
 
 TEST(LoadSave, FusedExpertsLoad) {
   const TemporaryFolder folder;
   const Weights weights = test::tiny_weights();
-  Stored tensors;
-  for (const auto& [name, value] : native_tensors(weights)) {
-    if (!name.starts_with("layers.") || name.find(".experts.") == std::string::npos) tensors[name] = value;
-  }
-  for (size_t i = 0; i < weights.layers.size(); ++i) {
-    const model::MoeWeights& ffn = weights.layers[i].ffn;
-    tensors[fmt::format("model.layers.{}.mlp.experts.gate_up_proj", i)] = at::cat({ffn.w1, ffn.w3}, 1);
-    tensors[fmt::format("model.layers.{}.mlp.experts.down_proj", i)] = ffn.w2;
-  }
-  write_folder(folder / "x", tensors);
-  expect_equal(load_weights(folder / "x"), weights, same);
+  write_folder(folder / "x", test::with_stacks(weights));
+  expect_equal(load_weights(folder / "x"), weights, unchanged);
 }
 
 TEST(LoadSave, ACheckpointWithoutMtpLoadsWithoutIt) {
@@ -190,7 +112,7 @@ TEST(LoadSave, ACheckpointWithoutMtpLoadsWithoutIt) {
   EXPECT_FALSE(loaded.mtp);
   EXPECT_EQ(loaded.config.num_nextn_predict_layers, 0);
   weights.mtp.reset();
-  expect_equal(loaded, weights, same);
+  expect_equal(loaded, weights, unchanged);
   save_weights(folder / "y", loaded, SaveAs::f32);
   EXPECT_EQ(load_weights(folder / "y").config.num_nextn_predict_layers, 0);
 }
@@ -326,7 +248,7 @@ TEST(LoadSave, ASaveNeverOverwritesAndAnInterruptedOneIsReplaced) {
   save_weights(folder / "x", weights, SaveAs::bf16);
   test::expect_error(Code::invalid_argument, {"x", "there already"},
                      [&] { save_weights(folder / "x", weights, SaveAs::bf16); });
-  expect_equal(load_weights(folder / "x"), weights, published);
+  expect_equal(load_weights(folder / "x"), weights, as_published);
   EXPECT_NO_THROW(save_weights(folder / "new/parents/y/", weights, SaveAs::bf16));  // case ck-16
   EXPECT_TRUE(fs::exists(folder / "new/parents/y/config.json"));
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "checkpoint/stored_form.h"
 #include "model/weights.h"
 #include "tensor/golden.h"
 
@@ -94,6 +95,31 @@ TEST(Names, ScalesPairWithTheirWeightsInBothSpellings) {  // case q-06
   EXPECT_EQ(to_native("mtp.0.e_proj.scale"), (Translation{"mtp.0.e_proj.weight", Part::scales}));
   // A tensor whose own name ends like that of scales.
   EXPECT_EQ(to_native("model.layers.0.attn_hc.scale"), (Translation{"layers.0.hc_attn_scale", Part::value}));
+}
+
+TEST(Names, HfStyleNamesAreThoseOfTheTable) {
+  for (const auto& [native, transformers, engine] : kRows) {
+    EXPECT_EQ(checkpoint::to_hf(at_layer(native, "layers.12")), at_layer(engine, "model.layers.12"));
+  }
+  EXPECT_EQ(checkpoint::to_hf("layers.3.attn.wq_a.scale"), "model.layers.3.self_attn.wq_a.weight_scale_inv");
+  EXPECT_EQ(checkpoint::to_hf("layers.3.ffn.experts.7.w2.scale"),
+            "model.layers.3.mlp.experts.7.down_proj.weight_scale_inv");
+  EXPECT_EQ(checkpoint::to_hf("mtp.0.ffn.experts.7.w2.scale"), "mtp.0.ffn.experts.7.w2.scale");
+}
+
+TEST(Names, HfStyleNamesOfAWholeModelAreDistinctAndLeadBack) {
+  const model::Config config =
+      model::Config::from_json(base::read_json(test::golden("checkpoint/tiny_v4_config.json")), "tiny_v4");
+  std::set<std::string> seen;
+  model::Weights::describe(config).visit_named([&](const model::TensorInfo& info, const tensor::Tensor&) {
+    const std::string name = checkpoint::to_hf(info.name);
+    EXPECT_TRUE(seen.insert(name).second) << name;
+    EXPECT_EQ(to_native(name), (Translation{info.name, Part::value}));
+    if (!info.is_quantised()) return;
+    const std::string scales = checkpoint::to_hf(checkpoint::scale_name(info.name));
+    EXPECT_TRUE(seen.insert(scales).second) << scales;
+    EXPECT_EQ(to_native(scales), (Translation{info.name, Part::scales}));
+  });
 }
 
 TEST(Names, FusedExpertsBecomeStacks) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,17 @@ class Program {
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  struct Measured {
+    int code;
+    int64_t peak_bytes;  // of resident memory
+  };
+  Measured wait_measured() {
+    int status = 0;
+    rusage usage{};
+    ::wait4(pid_, &status, 0, &usage);
+    pid_ = -1;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), int64_t{usage.ru_maxrss} * 1024};
   }
   // False when it ended by itself within that time; then code() is its exit code.
   bool runs_longer_than(double seconds) {
