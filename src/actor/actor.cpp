@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "actor/loss/objective.h"
@@ -52,6 +53,13 @@ std::vector<size_t> active_ones(const std::vector<Sequence>& sequences) {
   return chosen;
 }
 
+// Without the ids at the end that have no token.
+int64_t vocab_with_tokens(std::span<const int32_t> ids_without_token, int64_t vocab) {
+  const std::set<int32_t> absent(ids_without_token.begin(), ids_without_token.end());
+  while (vocab > 0 && absent.contains(static_cast<int32_t>(vocab - 1))) --vocab;
+  return vocab;
+}
+
 ActorSettings checked(ActorSettings settings) {
   settings.check();
   return settings;
@@ -72,6 +80,7 @@ Actor::Actor(ActorSettings settings, model::Weights masters, std::span<const int
       masters_(masters.to(tensor::Device(settings_.device))),
       absent_V_(kernels::absent_mask({ids_without_token.begin(), ids_without_token.end()}, masters_.config.vocab_size,
                                      masters_.embed.device())),
+      vocab_(vocab_with_tokens(ids_without_token, masters_.config.vocab_size)),
       optimizer_(settings_.optimizer.adamw),
       stop_rules_(settings_.stop) {
   masters_.visit([&](const model::TensorInfo& info, Tensor& master) {
@@ -202,7 +211,7 @@ StepReport Actor::train(int64_t step, const TrainBatch& batch, const Progress& p
   const model::Config& config = masters_.config;
   const int64_t experts = settings_.routing_replay ? config.num_hidden_layers * config.num_experts_per_tok : 0;
   std::vector<Sequence> sequences =
-      sequences_of(batch.groups, settings_.loss, {config.vocab_size, batch.exact_version, experts});
+      sequences_of(batch.groups, settings_.loss, {vocab_, batch.exact_version, experts});
   const std::vector<Minibatch> minibatches = plan(sequences, batch.groups.size());
   const std::vector<Microbatch> old = old_packs(minibatches, sequences), reference = reference_packs(minibatches, sequences);
   int64_t tokens = tokens_of(old) + tokens_of(reference);
@@ -252,7 +261,7 @@ StepReport Actor::report_of(int64_t step, const TrainBatch& batch, const std::ve
 
 StepReport Actor::train_sft(int64_t step, std::span<const SftExample> examples, const Progress& progress) {
   StepReport report;
-  const std::vector<Sequence> sequences = sequences_of(examples, masters_.config.vocab_size);
+  const std::vector<Sequence> sequences = sequences_of(examples, vocab_);
   if (sequences.empty()) return report;
   const std::vector<Microbatch> packs =
       pack_sequences(sequences, active_ones(sequences), settings_.tokens_per_microbatch);
@@ -280,7 +289,7 @@ StepReport Actor::train_sft(int64_t step, std::span<const SftExample> examples, 
 
 std::vector<Scored> Actor::score(std::span<const ScoreRequest> requests, double temperature) const {
   check_temperature(temperature);
-  std::vector<Sequence> sequences = sequences_of(requests, masters_.config.vocab_size);
+  std::vector<Sequence> sequences = sequences_of(requests, vocab_);
   at::NoGradGuard no_grad;
   for (const Microbatch& pack : pack_sequences(sequences, active_ones(sequences), settings_.tokens_per_microbatch)) {
     const PolicyOutput values = policy_log_probs(policy_of(run_, temperature, false), sequences, pack);

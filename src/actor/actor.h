@@ -32,7 +32,7 @@ struct TrainBatch {
   std::span<const data::Group> groups;  // complete, scored; groups dropped by dynamic sampling are not in it
   double temperature = 1;               // that the answers were sampled at
   // Version of the actor's weights, when the engine computes log-probs as this actor does, to the bit (same profile).
-  std::optional<int64_t> exact_version;
+  std::optional<int64_t> exact_version = std::nullopt;
 };
 
 struct StepReport {
@@ -111,6 +111,7 @@ class Actor {
   model::Profile profile_;
   model::Weights masters_;
   Tensor absent_V_;
+  int64_t vocab_;  // ids from here on have no token
   model::RunWeights run_;
   std::vector<Tensor> leaves_;               // of the graph: what of run_ learns, in order of the optimizer
   std::optional<model::Weights> reference_;  // published values of the start weights

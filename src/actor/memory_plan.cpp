@@ -46,24 +46,22 @@ MemoryPlan plan_memory(const model::Config& config, const ActorSettings& setting
   MemoryPlan plan;
   const model::Profile profile = settings.precision();
   const bool reference = settings.loss.needs_reference();
-  const auto add = [&](const model::TensorInfo& info, int64_t packed) {
+  const auto add = [&](const model::TensorInfo& info, int64_t trainable_bytes, int64_t frozen_bytes) {
     int64_t values = std::max<int64_t>(1, info.stack);
     for (const int64_t size : info.shape) values *= size;
     const int64_t bytes = values * (info.stored_as == model::StoredAs::i64 ? 8 : kF32);
     plan.masters_bytes += bytes;
-    plan.run_weights_bytes += bytes;
-    if (packed > 0) {  // panels of the forward product, and of the backward product: bf16 where that is exact
-      const bool exact = model::product_format(info, profile) != kernels::cpu::WeightFormat::f32;
-      plan.run_weights_bytes += packed + (exact ? bytes / 2 : bytes);
-    }
-    if (reference) plan.reference_bytes += bytes + (packed > 0 ? packed : bytes);
+    plan.run_weights_bytes += trainable_bytes > 0 ? trainable_bytes : bytes;
+    if (reference) plan.reference_bytes += bytes + (frozen_bytes > 0 ? frozen_bytes : bytes);
     if (!info.learns || info.name.starts_with("mtp.")) return;
     plan.gradients_bytes += values * kF32;
     plan.moments_bytes += 2 * values * kF32;
   };
   model::RunWeights::describe(config).visit(
-      {[&](const model::TensorInfo& info, tensor::Tensor&) { add(info, 0); },
-       [&](const model::TensorInfo& info, model::Matrix&) { add(info, model::packed_bytes(info, profile)); }});
+      {[&](const model::TensorInfo& info, tensor::Tensor&) { add(info, 0, 0); },
+       [&](const model::TensorInfo& info, model::Matrix&) {
+         add(info, model::trainable_bytes(info, profile), model::packed_bytes(info, profile));
+       }});
   const int64_t tokens = std::max(settings.tokens_per_microbatch, longest);
   plan.activations_bytes = kF32 * activation_values(config, settings.recompute, tokens);
   plan.logits_bytes = kF32 * std::min(settings.head_rows, tokens) * config.vocab_size;

@@ -13,7 +13,7 @@ namespace actor {
 
 struct MemoryPlan {
   int64_t masters_bytes = 0;      // f32, all tensors
-  int64_t run_weights_bytes = 0;  // what the profile computes with, f32
+  int64_t run_weights_bytes = 0;  // what the profile computes with: f32 values and packed panels
   int64_t gradients_bytes = 0;    // f32, tensors that learn
   int64_t moments_bytes = 0;      // two f32 per value that learns
   int64_t reference_bytes = 0;    // a frozen copy; 0 without a reference policy

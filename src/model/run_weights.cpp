@@ -123,6 +123,15 @@ int64_t packed_bytes(const TensorInfo& info, const Profile& profile) {
   return std::max<int64_t>(shape.stack, 1) * (kernels::cpu::panel_bytes(format, shape.n, shape.k) + scales);
 }
 
+int64_t trainable_bytes(const TensorInfo& info, const Profile& profile) {
+  const MatrixShape shape = matrix_shape(info);
+  const WeightFormat backward =
+      product_format(info, profile) == WeightFormat::f32 ? WeightFormat::f32 : WeightFormat::bf16;
+  const int64_t values = shape.n * shape.k * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(shape.stack, 1) * (values + kernels::cpu::panel_bytes(backward, shape.k, shape.n)) +
+         packed_bytes(info, profile);
+}
+
 Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile& profile) {
   if (info.stored_as == StoredAs::i64)
     return published.to(at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();

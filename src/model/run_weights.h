@@ -43,6 +43,8 @@ std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Prof
 kernels::cpu::WeightFormat product_format(const TensorInfo& info, const Profile& profile);
 // Bytes of its panels and scales.
 int64_t packed_bytes(const TensorInfo& info, const Profile& profile);
+// The same of a trainable matrix: values, panels of the forward and of the backward product.
+int64_t trainable_bytes(const TensorInfo& info, const Profile& profile);
 
 // The values that a profile computes with: the published value, then (where it quantises) quantised and dequantised
 // exactly. Always f32 (int64 for tid2eid), contiguous, own memory. Profile f32 keeps the master.

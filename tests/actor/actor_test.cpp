@@ -313,7 +313,7 @@ TEST(Actor,
     for (data::Sample& sample : group.samples) sample.reward = 1;
   }
   const NamedTensors before = frozen_state(actor).tensors;
-  actor.train(0, {groups, 1});
+  actor.train(0, {groups, 1, {}});
   actor.masters().visit([&](const model::TensorInfo& info, const Tensor& value) {
     const bool is_matrix = info.shape.size() == 2 && info.stored_as != model::StoredAs::f32;
     const bool should_decay = info.learns && is_matrix && !info.name.starts_with("mtp.");
@@ -361,9 +361,9 @@ TEST(Actor, ProgressEndsAtItsTotalAndMayAbandonAStep) {
   int64_t last = 0, all = 0;
   const ActorState before = frozen_state(actor);
   const auto stop_at_once = [](int64_t, int64_t) { throw std::runtime_error("interrupted"); };
-  EXPECT_THROW(actor.train(0, {groups, 1}, stop_at_once), std::runtime_error);
+  EXPECT_THROW(actor.train(0, {groups, 1, {}}, stop_at_once), std::runtime_error);
   EXPECT_THAT(differing(before.tensors, actor.state().tensors), testing::IsEmpty());
-  actor.train(0, {groups, 1}, [&](int64_t done, int64_t total) {
+  actor.train(0, {groups, 1, {}}, [&](int64_t done, int64_t total) {
     EXPECT_GT(done, last);
     last = done;
     all = total;
@@ -376,12 +376,12 @@ TEST(Actor, RefusesATemperatureThatTrainingCannotUse) {  // case lp-04
   Actor actor(tiny_settings(), tiny_weights());
   const std::vector<data::Group> groups = tiny_groups(actor, 1);
   for (const double temperature : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    EXPECT_THROW(actor.train(0, {groups, temperature}), base::Error);
+    EXPECT_THROW(actor.train(0, {groups, temperature, {}}), base::Error);
   }
 }
 
 TEST(Actor, NamesTheSampleThatItCannotLearnFrom) {
-  Actor actor(tiny_settings(), tiny_weights(), 20);
+  Actor actor(tiny_settings(), tiny_weights(), std::vector<int32_t>{20, 21, 22, 23});
   const std::vector<data::Group> good = [&] {
     std::vector<data::Group> groups = tiny_groups(Actor(tiny_settings(), tiny_weights()), 2);
     for (data::Group& group : groups) {
@@ -392,12 +392,12 @@ TEST(Actor, NamesTheSampleThatItCannotLearnFrom) {
     }
     return groups;
   }();
-  EXPECT_NO_THROW(actor.train(0, {good, 1}));
+  EXPECT_NO_THROW(actor.train(0, {good, 1, {}}));
   const auto refused = [&](auto&& change) {
     std::vector<data::Group> groups = good;
     change(groups[1]);
     try {
-      actor.train(0, {groups, 1});
+      actor.train(0, {groups, 1, {}});
       ADD_FAILURE() << "was accepted";
     } catch (const base::Error& error) {
       EXPECT_EQ(error.code(), base::Code::invalid_argument);
@@ -415,12 +415,14 @@ TEST(Actor, ScoresAgreeWithThePlainForwardPassAtEachTemperature) {  // cases lp-
   Actor actor(tiny_settings(), tiny_weights());
   const std::vector<ScoreRequest> requests{{{5, 1, 9, 9, 17, 2, 11}, 3}, {{4, 8}, 1}, {{6}, 1}};
   const model::Profile profile = model::Profile::parse("f32");
-  const model::Layout layout = model::Layout::build(actor.masters().config, {{0, 7, 0}}, 0, at::kCPU);
   at::NoGradGuard no_grad;
+  const model::RunWeights run = model::RunWeights::frozen(actor.masters(), profile);
+  const model::Layout layout = model::make_layout(run.config, std::vector<model::Span>{{0, 7}});
+  const model::RopeTables rope = model::RopeTables::make(run.config, 7, at::kCPU);
   const Tensor ids = at::tensor(std::vector<int64_t>{5, 1, 9, 9, 17, 2, 11}, at::kLong);
-  const Tensor logits = model::head_logits(
-      actor.masters(),
-      model::final_hidden(actor.masters(), profile, model::forward_streams({actor.masters(), profile, layout, ids})));
+  const Tensor streams =
+      model::forward_streams({.weights = run, .profile = profile, .layout = layout, .rope = rope, .ids_T = ids});
+  const Tensor logits = model::head_logits(run, model::final_hidden(run, profile, streams));
   for (const double temperature : {0.5, 0.6, 1.0}) {
     const std::vector<Scored> scored = actor.score(requests, temperature);
     const Tensor log_p = at::log_softmax(logits / temperature, 1);

@@ -3,6 +3,7 @@
 #include "actor/loss/objective.h"
 #include "actor/loss/reduction.h"
 #include "actor/rl_vectors.h"
+#include "kernels/reference/log_prob.h"
 
 namespace actor {
 namespace {
