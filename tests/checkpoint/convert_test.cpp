@@ -87,18 +87,6 @@ TEST(Convert, ThereAndBackKeepsEveryValueWhereTheFormsAllowIt) {
   }
 }
 
-TEST(Convert, TheFileIsTheOneThatTheSaverWrites) {
-  const TemporaryFolder folder;
-  save_in(folder / "f32", "f32");
-  for (const std::string to : {"bf16", "fp8", "fp8_fp4"}) {
-    save_in(folder / to, to);
-    convert(folder / "f32", folder / ("made_" + to), {.to = to});
-    EXPECT_EQ(base::read_file(folder / to / "model.safetensors"),
-              base::read_file(folder / ("made_" + to) / "model.safetensors"))
-        << to;
-  }
-}
-
 // Every layout that the loader reads, against what the loader makes of it.
 TEST(Convert, EveryLayoutThatIsReadIsConverted) {
   const Weights weights = test::tiny_weights();

@@ -1,3 +1,4 @@
+// Products as torch computes them.
 #include "kernels/reference/linear.h"
 
 namespace kernels::reference {
