@@ -33,6 +33,7 @@ actor::Actor make_actor(const actor::ActorSettings& settings) { return {settings
 // Answers of an engine to prompts of very different length, in groups of 3.
 std::vector<data::Group> groups_of(rollout::Engine& engine, bool record_experts = false) {
   std::vector<data::Group> groups;
+  std::map<int64_t, size_t> group_of;  // by request
   for (uint64_t n = 0; n < 6; ++n) {
     data::Group& group = groups.emplace_back();
     group.id = static_cast<int64_t>(n);
@@ -40,7 +41,7 @@ std::vector<data::Group> groups_of(rollout::Engine& engine, bool record_experts 
     rollout::Request r = request(group.problem.prompt_ids, 20, 3, n + 1);
     r.sampling.temperature = kTemperature;
     r.record_experts = record_experts;
-    engine.submit(std::move(r));
+    group_of[engine.submit(std::move(r))] = groups.size() - 1;
   }
   for (rollout::Output& output : run_all(engine)) {
     data::Sample sample;
@@ -50,7 +51,7 @@ std::vector<data::Group> groups_of(rollout::Engine& engine, bool record_experts 
     sample.versions = std::move(output.versions);
     sample.experts = std::move(output.experts);
     sample.reward = static_cast<double>(output.index == 1);
-    groups[static_cast<size_t>(output.request)].samples.push_back(std::move(sample));
+    groups[group_of.at(output.request)].samples.push_back(std::move(sample));
   }
   return groups;
 }
