@@ -4,8 +4,8 @@
 
 # Third-party libraries of the modules that need one beyond fmt and spdlog.
 set(FURLONG_LIBS_data PkgConfig::PCRE2)
-find_package(CURL)
-set(FURLONG_LIBS_rewards CURL::libcurl)
+find_package(CURL REQUIRED)
+set(FURLONG_LIBS_base CURL::libcurl)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 set(FURLONG_LIBS_kernels_cpu PkgConfig::HWY)
 

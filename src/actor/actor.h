@@ -69,6 +69,8 @@ class Actor {
 
   // What is published and saved; changed in place by training. Shares memory with the actor.
   const model::Weights& masters() const { return masters_; }
+  // What its forward passes read, for comparisons; until the next training call.
+  const model::RunWeights& run_weights() const { return run_; }
   const ActorSettings& settings() const { return settings_; }
   int64_t updates() const { return updates_; }  // applied since the start: where the schedule stands
 

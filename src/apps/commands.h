@@ -12,6 +12,7 @@ int run_train(const Call& call);
 int run_eval(const Call& call);
 int run_generate(const Call& call);
 int run_score(const Call& call);
+int run_compare(const Call& call);
 int run_convert(const Call& call);
 int run_inspect(const Call& call);
 int run_report(const Call& call);
@@ -20,6 +21,7 @@ struct Command {
   const char* name;
   const char* summary;
   int (*run)(const Call& call);
+  int error_code = 1;  // exit code of an error; 2 where 1 is an answer
 };
 std::span<const Command> all_commands();
 

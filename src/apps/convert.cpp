@@ -1,17 +1,14 @@
 // furlong convert: a model folder in other number formats, under other names, in other shards.
 #include "checkpoint/convert.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 
 #include "apps/commands.h"
 #include "apps/standard_io.h"
+#include "apps/terminal.h"
 #include "base/log.h"
 #include "base/stop.h"
-#include "report/console.h"
 
 namespace apps {
 namespace {
@@ -53,20 +50,6 @@ struct Options {
     v("resume", resume, "go on with OUT.partial, if it is there");
   }
 };
-
-int columns_of_terminal() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-// Progress goes where messages go; standard output has the result.
-report::Terminal standard_error() {
-  report::Terminal terminal;
-  terminal.write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); };
-  terminal.is_tty = ::isatty(STDERR_FILENO) == 1;
-  terminal.columns = columns_of_terminal;
-  return terminal;
-}
 
 // One bar for writing, one for comparing.
 class Bars {

@@ -1,5 +1,6 @@
 // The program: finds the subcommand, and turns what it throws into a message and an exit code.
-//   0 done, 1 an error, 2 not called as the usage says, 128 + signal stopped by it
+//   0 done, 1 an error (2 where a command's answer may be 1), 2 not called as the usage says, 128 + signal stopped by
+//   it
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -20,15 +21,11 @@ void print_usage(std::FILE* out) {
   fmt::print(out, "\n`furlong COMMAND --help` lists the arguments and settings of a command.\n");
 }
 
-int dispatch(const std::string& name, const apps::Call& call) {
-  if (name == "--help" || name == "-h" || name == "help") {
-    print_usage(stdout);
-    return 0;
-  }
+const apps::Command* find_command(const std::string& name) {
   for (const apps::Command& command : apps::all_commands()) {
-    if (name == command.name) return command.run(call);
+    if (name == command.name) return &command;
   }
-  throw apps::UsageError(fmt::format("furlong: there is no command \"{}\"", name));
+  return nullptr;
 }
 
 // Kernels have threads of their own, which sleep when there is nothing to do (base/parallel.h); libtorch's spin. Freed
@@ -49,18 +46,25 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_usage(stdout);
+    return 0;
+  }
+  const apps::Command* const command = find_command(name);
+  const int error_code = command != nullptr ? command->error_code : 2;
   try {
+    if (command == nullptr) throw apps::UsageError(fmt::format("furlong: there is no command \"{}\"", name));
     base::set_up_log("info");
     set_up_process();
-    return dispatch(name, {argv[0], apps::Arguments(argv + 2, argv + argc)});
+    return command->run({argv[0], apps::Arguments(argv + 2, argv + argc)});
   } catch (const apps::UsageError& error) {
     fmt::print(stderr, "{}\n(--help says more)\n", error.what());
     return 2;
   } catch (const base::Error& error) {
     fmt::print(stderr, "error ({}): {}\n", base::to_string(error.code()), error.what());
-    return 1;
+    return error_code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error (a bug in Furlong, or a library that failed: please report it): {}\n", error.what());
-    return 1;
+    return error_code;
   }
 }

@@ -2,9 +2,8 @@
 // No proxy, no redirects, http and https only; a reply of more than 1 MiB is a failed try. Statuses 408, 429 and 5xx
 // and connections that fail are tried again, other statuses than 200 are not.
 #pragma once
-#include <memory>
-
 #include "base/clock.h"
+#include "base/http.h"
 #include "rewards/external.h"
 
 namespace rewards {
@@ -16,12 +15,11 @@ class UrlScorer : public Scorer {
   Score score(const data::Problem& problem, const data::Sample& sample, const StopAsked& stop) override;
 
  private:
-  struct Connection;  // libcurl's handles
   Try attempt(const std::string& request, double timeout_s, const StopAsked& stop);
 
   RewardSettings settings_;
   base::Clock clock_;
-  std::unique_ptr<Connection> connection_;
+  base::HttpConnection connection_;
   int64_t next_id_ = 0;
 };
 

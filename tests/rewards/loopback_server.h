@@ -1,4 +1,4 @@
-// A small HTTP server on loopback for tests of rewards by URL: answers each POST with what a function returns.
+// A small HTTP server on loopback for tests: answers each POST with what a function returns.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -49,7 +49,12 @@ class LoopbackServer {
     for (const int fd : connections_) ::close(fd);
   }
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/score"; }
+  std::string origin() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return origin() + "/score"; }
+  std::string last_target() const {  // of the request line: "/score"
+    const std::lock_guard guard(target_mutex_);
+    return last_target_;
+  }
   int requests() const { return requests_; }
 
  private:
@@ -80,13 +85,18 @@ class LoopbackServer {
     }
   }
 
-  static bool read_request(int fd, std::string& seen, std::string& body) {
+  bool read_request(int fd, std::string& seen, std::string& body) {
     for (;;) {
       const size_t end = seen.find("\r\n\r\n");
       if (end != std::string::npos) {
         const size_t at = seen.find("Content-Length: ");
         const size_t length = at < end ? std::strtoull(seen.c_str() + at + 16, nullptr, 10) : 0;
         if (seen.size() >= end + 4 + length) {
+          const size_t from = seen.find(' ') + 1;
+          {
+            const std::lock_guard guard(target_mutex_);
+            last_target_ = seen.substr(from, seen.find(' ', from) - from);
+          }
           body = seen.substr(end + 4, length);
           seen.erase(0, end + 4 + length);
           return true;
@@ -109,7 +119,9 @@ class LoopbackServer {
   std::atomic<bool> stopping_ = false;
   std::atomic<int> requests_ = 0;
   std::thread accepting_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of the connections
+  mutable std::mutex target_mutex_;
+  std::string last_target_;
   std::vector<int> connections_;
   std::vector<std::thread> threads_;
 };
