@@ -4,6 +4,7 @@
 #include "kernels/cpu/hyper_connection.h"
 #include "kernels/dispatch.h"
 #include "kernels/reference/hyper_connection.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -120,7 +121,7 @@ HcInput pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions
   const bool learns = at::GradMode::is_enabled() && (requires_grad(streams_TMD) || requires_grad(weights.fn.leaf()) ||
                                                      requires_grad(weights.base) || requires_grad(weights.scale));
   if (learns) {
-    variable_list out = Pre::apply(streams, weights.fn.leaf(), base, scale,
+    variable_list out = Pre::apply(streams, weights.fn.learning_leaf(), base, scale,
                                    c10::make_intrusive<SavedPre>(weights.fn, options, head));
     if (head) return {std::move(out[0]), {}, {}};
     return {std::move(out[0]), std::move(out[1]), std::move(out[2])};

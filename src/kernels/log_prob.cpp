@@ -9,6 +9,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
 #include "kernels/reference/log_prob.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

@@ -5,6 +5,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
 #include "kernels/reference/rms_norm.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -32,8 +33,8 @@ Tensor normalised(const Tensor& x, const Tensor& weight, double eps, bool round_
 }
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& given_weight, double eps,
-                        bool round_bf16) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& given_weight,
+                        double eps, bool round_bf16) {
     const Tensor weight = given_weight.value_or(Tensor());
     context->save_for_backward({x, weight});
     context->saved_data["eps"] = eps;

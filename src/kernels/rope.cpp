@@ -6,6 +6,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
 #include "kernels/reference/rope.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -165,7 +166,8 @@ Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& opti
   if (!has_cpu_kernel(x)) return reference::kv_rows(x, norm_weight, options, layout, table);
   const NormOptions norm{x.size(1), 1, options.eps, options.rounding == Rounding::bf16, options.simulate};
   const Tensor input = x.contiguous(), weight = norm_weight.contiguous();
-  if (needs_gradient(x) || needs_gradient(norm_weight)) return NormTurn::apply(input, given(weight), norm, layout, table);
+  if (needs_gradient(x) || needs_gradient(norm_weight))
+    return NormTurn::apply(input, given(weight), norm, layout, table);
   return norm_and_turn(input, weight, norm, layout, table);
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/reference/router.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -12,7 +13,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
 
 cpu::RouterInput input_of(const Tensor& logits_TE, int64_t per_token, const RouterOptions& options) {
   cpu::RouterInput input;

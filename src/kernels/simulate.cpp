@@ -4,6 +4,7 @@
 #include "kernels/cpu/simulate.h"
 #include "kernels/dispatch.h"
 #include "kernels/reference/simulate.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

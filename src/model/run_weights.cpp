@@ -111,8 +111,7 @@ std::optional<tensor::BlockFormat> run_format(const TensorInfo& info, const Prof
 
 WeightFormat product_format(const TensorInfo& info, const Profile& profile) {
   const auto format = run_format(info, profile);
-  if (format && info.groups == 0)
-    return *format == tensor::BlockFormat::e4m3 ? WeightFormat::e4m3 : WeightFormat::e2m1;
+  if (format && info.groups == 0) return *format == tensor::BlockFormat::e4m3 ? WeightFormat::e4m3 : WeightFormat::e2m1;
   return profile.round_bf16 && !info.published_f32() ? WeightFormat::bf16 : WeightFormat::f32;
 }
 

@@ -80,7 +80,8 @@ TEST_P(HostReads, AreAbsentFromGeneration) {
   const at::NoGradGuard no_grad;
   model::Cache cache(fixture_.config, 2, 100, at::kCPU);
   const model::Layout first = model::make_layout(fixture_.config, std::vector<model::Span>{{0, 40, 0}}, 100);
-  const model::Layout mixed = model::make_layout(fixture_.config, std::vector<model::Span>{{40, 1, 0}, {0, 23, 1}}, 100);
+  const model::Layout mixed =
+      model::make_layout(fixture_.config, std::vector<model::Span>{{40, 1, 0}, {0, 23, 1}}, 100);
   const Calls made = calls_of([&] {
     logits(first, fixture_.ids().narrow(0, 0, 40), &cache, false);
     logits(mixed, fixture_.ids().narrow(0, 40, 24), &cache, false);

@@ -5,6 +5,7 @@
 
 #include "kernels/reference/linear.h"
 #include "kernels/reference/simulate.h"
+#include "tensor/autograd.h"
 
 namespace kernels::reference {
 namespace {
