@@ -20,8 +20,9 @@ bool of_entries(Site site) { return site == Site::compressor || site == Site::in
 
 std::string relative_text(double relative) { return relative == 0 ? "0" : fmt::format("{:.2g}", relative); }
 
+// Rows beyond the tolerance, which is any difference unless one was set.
 std::string rows_text(const SiteDifference& difference, std::optional<Site> site) {
-  return fmt::format("{} of {} {}", difference.differing, difference.rows,
+  return fmt::format("{} of {} {}", difference.beyond > 0 ? difference.beyond : difference.differing, difference.rows,
                      site && of_entries(*site) ? "entries" : "tokens");
 }
 
@@ -117,7 +118,7 @@ class Doctor {
   void explain_departure(size_t side, const Departure& departure) {
     const Definition definition = definition_of(side);
     const std::string found = fmt::format(
-        "{} departs from its config and weights at layer {}, {}: {}, first at {}, largest relative difference {}",
+        "{} departs from its config and weights at layer {}, {}: {}, first {}, largest relative difference {}",
         kSides[side], departure.layer, site_text(departure.site), rows_text(departure.difference, departure.site),
         departure.difference.first, relative_text(departure.difference.worst_relative));
     for (const Variation& variation : variations_of(definition, departure.layer)) {

@@ -69,8 +69,8 @@ std::string walk_text(const Comparison& comparison, const WalkedSequence& walked
   std::string text = head + "\n  " + walked.diagnosis->line + "\n";
   if (walked.walk.parting) {
     const SiteDifference& d = walked.walk.parting->difference;
-    text += fmt::format("    first at row {}, largest at row {}: relative difference {}\n", d.first, d.worst,
-                        number_text(d.worst_relative));
+    text += fmt::format("    first {}, largest relative difference {} at {}\n",
+                        d.first_beyond >= 0 ? d.first_beyond : d.first, number_text(d.worst_relative), d.worst);
   }
   for (const Cause& cause : walked.diagnosis->causes) {
     text += fmt::format("  {}: {}{}\n", cause.id, cause.side < 0 ? "" : cause.side == 0 ? "A " : "B ", cause.text);

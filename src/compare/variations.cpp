@@ -88,13 +88,6 @@ void add_experts(const Config& c, std::vector<Variation>& list) {
                         ? fmt::format("does not clamp the shared expert (swiglu_limit {})", c.swiglu_limit)
                         : "clamps the shared expert, the config does not",
                     with_config([](Config& v) { v.clamp_shared_expert = !v.clamp_shared_expert; })});
-    list.push_back({"routed_clamp",
-                    {Site::expert_output},
-                    fmt::format("does not clamp the routed experts (swiglu_limit {})", c.swiglu_limit),
-                    with_config([](Config& v) {
-                      if (!v.clamp_shared_expert) v.swiglu_limit = 0;
-                      if (v.swiglu_limit > 0) v.swiglu_limit = 1e30;
-                    })});
   }
   list.push_back(
       {"router_weights",

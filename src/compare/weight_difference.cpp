@@ -32,32 +32,36 @@ Tensor in_shape_of(const TensorInfo& info, const Tensor& value) {
 
 using Row = std::vector<int64_t>;
 
-std::vector<Row> rows_of(const Tensor& table_VA, bool sorted) {
+std::vector<Row> rows_of(const Tensor& table_VA) {
   const Tensor host = table_VA.to(at::kCPU, at::kLong).contiguous();
   const int64_t* next = host.const_data_ptr<int64_t>();
   std::vector<Row> rows;
   for (int64_t v = 0; v < host.size(0); ++v, next += host.size(1)) {
     rows.emplace_back(next, next + host.size(1));
-    if (sorted) std::sort(rows.back().begin(), rows.back().end());
+    std::sort(rows.back().begin(), rows.back().end());
   }
   return rows;
 }
 
-// Whether b is a with another number for each expert.
+// Whether b is a with another number for each expert: to each expert of a belongs one of b that stands in the same
+// rows.
 bool renamed(const std::vector<Row>& a, const std::vector<Row>& b) {
-  std::map<int64_t, int64_t> there, back;
-  for (size_t v = 0; v < a.size(); ++v) {
-    for (size_t i = 0; i < a[v].size(); ++i) {
-      if (there.emplace(a[v][i], b[v][i]).first->second != b[v][i]) return false;
-      if (back.emplace(b[v][i], a[v][i]).first->second != a[v][i]) return false;
+  const auto places = [](const std::vector<Row>& rows) {
+    std::map<int64_t, std::vector<size_t>> rows_of_expert;
+    for (size_t v = 0; v < rows.size(); ++v) {
+      for (const int64_t expert : rows[v]) rows_of_expert[expert].push_back(v);
     }
-  }
-  return true;
+    std::vector<std::vector<size_t>> list;
+    for (auto& [expert, its_rows] : rows_of_expert) list.push_back(std::move(its_rows));
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  return places(a) == places(b);
 }
 
 // The order inside a row means nothing.
 std::optional<TensorDifference> table_difference(const Pair& pair) {
-  std::vector<Row> a = rows_of(pair.a, true), b = rows_of(pair.b, true);
+  std::vector<Row> a = rows_of(pair.a), b = rows_of(pair.b);
   size_t differing = 0, first = 0;
   for (size_t v = 0; v < a.size(); ++v) {
     if (a[v] == b[v]) continue;
@@ -69,7 +73,7 @@ std::optional<TensorDifference> table_difference(const Pair& pair) {
   found.kind = WeightKind::table;
   found.relative = static_cast<double>(differing) / static_cast<double>(a.size());
   found.text = fmt::format("{} of {} rows differ, first that of token {}", differing, a.size(), first);
-  const bool other_names = renamed(rows_of(pair.a, false), rows_of(pair.b, false));
+  const bool other_names = renamed(a, b);
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
   if (a == b) {

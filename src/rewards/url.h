@@ -11,7 +11,6 @@ namespace rewards {
 class UrlScorer : public Scorer {
  public:
   explicit UrlScorer(RewardSettings settings);
-  ~UrlScorer() override;
   Score score(const data::Problem& problem, const data::Sample& sample, const StopAsked& stop) override;
 
  private:

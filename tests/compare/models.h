@@ -43,6 +43,7 @@ inline model::Config compare_config() {
   c.index_head_dim = 32;
   c.index_topk = 4;
   c.hc_mult = 3;
+  c.hc_sinkhorn_iters = 4;  // not so many that one more changes nothing
   c.n_routed_experts = 4;
   c.num_experts_per_tok = 2;
   c.moe_intermediate_size = 32;

@@ -268,6 +268,48 @@ TEST_P(StaleScale, OfALinearLayerAndOfAnExpert) {
 INSTANTIATE_TEST_SUITE_P(Profiles, StaleScale, testing::Values("fp8", "fp8_fp4"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
+// ---- Smaller ones.
+
+struct Spoilt {
+  const char* id;
+  std::function<void(RunWeights&, Profile&)> spoil;
+};
+
+TEST(SmallerMutations, EachIsNamed) {
+  const Spoilt all[] = {
+      {"attn_sink",
+       [](RunWeights& w, Profile&) {
+         for (auto& layer : w.layers) layer.attn.attn_sink = at::full_like(layer.attn.attn_sink, -1e30);
+       }},
+      {"router_bias",
+       [](RunWeights& w, Profile&) {
+         for (auto& layer : w.layers) layer.ffn.bias = layer.ffn.bias.defined() ? at::zeros({4}) : Tensor();
+       }},
+      {"router_weights", [](RunWeights& w, Profile&) { w.config.norm_topk_prob = false; }},
+      {"router_weights", [](RunWeights& w, Profile&) { w.config.routed_scaling_factor = 1; }},
+      {"sinkhorn", [](RunWeights& w, Profile&) { w.config.hc_sinkhorn_iters = 3; }},
+      {"sinkhorn", [](RunWeights& w, Profile&) { w.config.hc_sinkhorn_iters = 5; }},
+      {"kv_simulation", [](RunWeights&, Profile& p) { p.kv_sim = true; }},
+      {"index_simulation", [](RunWeights&, Profile& p) { p.index_sim = true; }},
+      {"rope", [](RunWeights& w, Profile&) { w.config.rope_theta = w.config.compress_rope_theta; }},
+      {"rope", [](RunWeights& w, Profile&) { w.config.compress_rope_theta = w.config.rope_theta; }},
+      {"rope", [](RunWeights& w, Profile&) { w.config.rope_scaling.reset(); }},
+  };
+  for (const Spoilt& one : all) {
+    BrokenSide broken(
+        compare_weights(), "f32",
+        [&](const RunWeights& weights, const Profile& profile, const Ids& ids, int64_t layer, const Tensor& x) {
+          RunWeights wrong = weights;
+          Profile wrong_profile = profile;
+          one.spoil(wrong, wrong_profile);
+          return test::layer_of(test::right_ingredients(wrong, wrong_profile, ids), ids, layer, x);
+        });
+    SCOPED_TRACE(one.id);
+    compare::PlainSide whole = plain_side(compare_weights(), "f32");
+    expect_cause(compared(whole, broken), one.id, 1);
+  }
+}
+
 // ---- Of unequal precision, where every row differs anyway.
 
 TEST(MixedPrecision, AHiddenMistakeIsNamedOnItsSide) {

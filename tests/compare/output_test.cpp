@@ -22,7 +22,7 @@ Comparison example() {
   Comparison comparison = compared(a, b);
   comparison.decode = [](std::span<const int32_t> ids) {
     std::string text;
-    for (const int32_t id : ids) text += id == 7 ? "<&\n" : std::string(1, static_cast<char>('0' + id % 10));
+    for (const int32_t id : ids) text += id == 41 ? "<&\n" : std::string(1, static_cast<char>('0' + id % 10));
     return text;
   };
   return comparison;
@@ -34,7 +34,7 @@ TEST(Output, TheTextHasFiguresPlacesAndTheDiagnosis) {
               AllOf(HasSubstr("A  first"), HasSubstr("B  <second>"), HasSubstr("60 tokens of 2 sequences"),
                     HasSubstr("p99"), HasSubstr("largest differences"), HasSubstr("tokens:1"),
                     HasSubstr("attention differs in 33 of 40 tokens at layer 0: sliding_window is 8 on A and 7 on B"),
-                    HasSubstr("first at row 7")));
+                    HasSubstr("first 7, largest relative difference ")));
 }
 
 TEST(Output, EqualityIsSaidOutright) {
