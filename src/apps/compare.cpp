@@ -166,8 +166,8 @@ int run_compare(const Call& call) {
   if (line.help) return print_help(fields, kUsage);
   apply_overrides(fields, line);
 
-  set_threads(options.threads);
   const base::StopSignals stop;
+  set_threads(options.threads);
   CompareSides sides(line.positional[0], line.positional[1], options.tokenizer);
   try {
     const compare::Comparison comparison = run(options, sides, stop);

@@ -1,3 +1,4 @@
+// Which side a name means, and making it.
 #include "apps/compare_sides.h"
 
 #include <algorithm>

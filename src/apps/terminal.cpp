@@ -1,3 +1,4 @@
+// Standard error as a terminal.
 #include "apps/terminal.h"
 
 #include <sys/ioctl.h>

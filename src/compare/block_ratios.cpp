@@ -1,3 +1,4 @@
+// Sums over blocks of 128 x 128 or 1 x 32.
 #include "compare/block_ratios.h"
 
 #include <algorithm>

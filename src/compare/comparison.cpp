@@ -1,3 +1,4 @@
+// Scores, then figures, then the walk where there can be one.
 #include "compare/comparison.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The table of fields.
 #include "compare/config_difference.h"
 
 #include <fmt/format.h>

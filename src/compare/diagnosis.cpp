@@ -1,3 +1,4 @@
+// Trials of explanations, and how they are put into words.
 #include "compare/diagnosis.h"
 
 #include <fmt/format.h>

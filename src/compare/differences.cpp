@@ -1,12 +1,28 @@
+// Figures over all tokens.
 #include "compare/differences.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "base/check.h"
 
 namespace compare {
+namespace {
+
+// Largest first, then in order; no two tokens are equal in it.
+bool before(const TokenDifference& l, const TokenDifference& r) {
+  return std::tuple(-l.difference, l.sequence, l.position) < std::tuple(-r.difference, r.sequence, r.position);
+}
+
+// Keeps the first `count` in that order.
+void cut(std::vector<TokenDifference>& list, size_t count) {
+  std::sort(list.begin(), list.end(), before);
+  if (list.size() > count) list.resize(count);
+}
+
+}  // namespace
 
 Differences compare_log_probs(std::span<const LogProbs> a, std::span<const LogProbs> b, size_t num_worst) {
   CHECK(a.size() == b.size());
@@ -35,11 +51,10 @@ Differences compare_log_probs(std::span<const LogProbs> a, std::span<const LogPr
         continue;
       }
       result.worst.push_back({s, static_cast<int64_t>(t), x, y, difference});
+      if (result.worst.size() > 2 * num_worst + 1024) cut(result.worst, num_worst);  // it need not hold every token
     }
   }
-  std::stable_sort(result.worst.begin(), result.worst.end(),
-                   [](const TokenDifference& l, const TokenDifference& r) { return l.difference > r.difference; });
-  if (result.worst.size() > num_worst) result.worst.resize(num_worst);
+  cut(result.worst, num_worst);
   result.absolute = absolute.summary();
   if (result.compared > 0) result.mean_signed = sum / static_cast<double>(result.compared);
   return result;

@@ -1,3 +1,4 @@
+// Checks of every line, and finding lines by their ids.
 #include "compare/file_side.h"
 
 #include <cmath>

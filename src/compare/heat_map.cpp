@@ -1,3 +1,4 @@
+// SVG made of one path per colour.
 #include "compare/heat_map.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Scoring by engine, actor and plain passes.
 #include "compare/model_sides.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+// The JSON form.
 #include <cmath>
 
 #include "compare/output.h"

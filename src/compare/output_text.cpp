@@ -66,14 +66,21 @@ std::string walk_text(const Comparison& comparison, const WalkedSequence& walked
   const std::string head = fmt::format("\n{}, {} tokens, layer by layer", comparison.sequences[walked.sequence].where,
                                        walked.walk.ids.size());
   if (!walked.diagnosis) return head + (walked.walk.parting ? "" : ": equal to the bit at every site") + "\n";
-  std::string text = head + "\n  " + walked.diagnosis->line + "\n";
+  const std::vector<Cause>& causes = walked.diagnosis->causes;
+  std::string text = fmt::format("{}\n  {} [{}]\n", head, walked.diagnosis->line, causes.front().id);
   if (walked.walk.parting) {
     const SiteDifference& d = walked.walk.parting->difference;
     text += fmt::format("    first {}, largest relative difference {} at {}\n",
                         d.first_beyond >= 0 ? d.first_beyond : d.first, number_text(d.worst_relative), d.worst);
   }
-  for (const Cause& cause : walked.diagnosis->causes) {
-    text += fmt::format("  {}: {}{}\n", cause.id, cause.side < 0 ? "" : cause.side == 0 ? "A " : "B ", cause.text);
+  for (const Cause& cause : causes) {
+    if (&cause != &causes.front()) {
+      text += fmt::format("  also: {}{} [{}]\n",
+                          cause.side < 0    ? ""
+                          : cause.side == 0 ? "A "
+                                            : "B ",
+                          cause.text, cause.id);
+    }
     for (const std::string& line : cause.evidence) text += "    " + line + "\n";
   }
   return text;

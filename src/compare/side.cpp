@@ -1,3 +1,4 @@
+// What every side has.
 #include "compare/side.h"
 
 #include "compare/forward.h"

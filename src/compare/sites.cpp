@@ -1,3 +1,4 @@
+// Names of the sites, and distances of their rows.
 #include "compare/sites.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Lines of ids or texts.
 #include "compare/token_file.h"
 
 #include "base/error.h"

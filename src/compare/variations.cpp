@@ -1,3 +1,4 @@
+// The list, by the part of a layer that each is about.
 #include "compare/variations.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Layer by layer, site by site.
 #include "compare/walk.h"
 
 #include <fmt/format.h>

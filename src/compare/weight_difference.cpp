@@ -1,3 +1,4 @@
+// Every parameter: equal, converted, or what kind of difference it is.
 #include "compare/weight_difference.h"
 
 #include <algorithm>
