@@ -1,6 +1,6 @@
-// Arithmetic of one value, as the CPU kernels do it, to the bit: roundings of kernels/cpu/round_inl.h, and the functions
-// of Highway 1.0 (hwy/contrib/math/math-inl.h, Apache-2.0) that kernels/cpu calls. Given operations that are rounded
-// once each, which the compilers' flags ask for (cmake/gpu_compile.cmake), every chip gives the same bits.
+// Arithmetic of one value, as the CPU kernels do it, to the bit: roundings of kernels/cpu/round_inl.h, and the
+// functions of Highway 1.0 (hwy/contrib/math/math-inl.h, Apache-2.0) that kernels/cpu calls. Given operations that are
+// rounded once each, which the compilers' flags ask for (cmake/gpu_compile.cmake), every chip gives the same bits.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -67,8 +67,8 @@ GPU_FUNCTION float log_of_one_plus(float x) {
   const auto exponent = static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(moved) >> 23) - 127);
   const float m = float_of((moved & 0x7fffff) + kMagic), m1 = m - 1.0f, z = m1 / (m + 1.0f);
   const float z2 = z * z, z4 = z2 * z2;
-  const float polynomial = fused(fused(0.28498786688f, z4, 0.66666662693f), z2,
-                                 fused(0.24279078841f, z4, 0.40000972152f) * z4);
+  const float polynomial =
+      fused(fused(0.28498786688f, z4, 0.66666662693f), z2, fused(0.24279078841f, z4, 0.40000972152f) * z4);
   const float tail = fused(z, m1 - polynomial, -(exponent * 9.0580006145e-6f)) - m1;
   return fused(exponent, 0.69313812256f, -tail) * (x / (y - 1.0f));
 }

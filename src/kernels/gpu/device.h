@@ -1,5 +1,5 @@
-// What every kernel of this folder is written in: the dialect of the compiler at hand, lanes, and how rows are shared out
-// to blocks. For .cu files and the headers that they alone include.
+// What every kernel of this folder is written in: the dialect of the compiler at hand, lanes, and how rows are shared
+// out to blocks. For .cu files and the headers that they alone include.
 #pragma once
 #include <dialect.h>
 
@@ -27,8 +27,7 @@ void launch(const char* name, void (*kernel)(Parameters...), Extent extent, Queu
   check_sizes(extent.rows >= 0 && whole, name, extent.rows, extent.lanes);
   if (extent.rows == 0) return;
   const auto blocks = static_cast<unsigned>(extent.rows < kMostBlocks ? extent.rows : kMostBlocks);
-  const char* const refusal =
-      enqueue(kernel, blocks, static_cast<unsigned>(extent.lanes), queue.handle, parameters...);
+  const char* const refusal = enqueue(kernel, blocks, static_cast<unsigned>(extent.lanes), queue.handle, parameters...);
   if (refusal != nullptr) refuse_kernel(name, refusal, kChips);
 }
 

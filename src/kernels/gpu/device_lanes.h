@@ -1,6 +1,6 @@
-// The lanes of a block on a GPU. A kernel is a row of steps that all lanes take together; between steps a lane keeps what
-// is its own in a Per, and what lanes tell each other lies in shared memory, which is read in steps and by agree() alone.
-// The tests' dialect runs the same steps as loops (tests/kernels/gpu/emulated/dialect.h).
+// The lanes of a block on a GPU. A kernel is a row of steps that all lanes take together; between steps a lane keeps
+// what is its own in a Per, and what lanes tell each other lies in shared memory, which is read in steps and by agree()
+// alone. The tests' dialect runs the same steps as loops (tests/kernels/gpu/emulated/dialect.h).
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -37,8 +37,8 @@ GPU_FUNCTION T partner_value(T value, int mask) {
   }
 }
 
-// In every team of 16 neighbouring lanes: the values of the lanes joined in halves (lane + 8, + 4, + 2, + 1), the result
-// in all of them. join commutes.
+// In every team of 16 neighbouring lanes: the values of the lanes joined in halves (lane + 8, + 4, + 2, + 1), the
+// result in all of them. join commutes.
 template <class T, class Join>
 GPU_FUNCTION void join_teams(const Lanes&, Per<T>& values, const Join& join) {
   for (int mask = 8; mask > 0; mask /= 2) values.value = join(values.value, partner_value(values.value, mask));

@@ -1,6 +1,6 @@
-// Whether this build has GPU kernels, and the queue that they are put into. For the ops, which see no more of a GPU than
-// this and the launch functions of the other headers here. A build without a GPU compiler has the same functions from
-// kernels/no_gpu.
+// Whether this build has GPU kernels, and the queue that they are put into. For the ops, which see no more of a GPU
+// than this and the launch functions of the other headers here. A build without a GPU compiler has the same functions
+// from kernels/no_gpu.
 #pragma once
 #include <cstdint>
 

@@ -24,7 +24,8 @@ GPU_FUNCTION float logit_of(const LogitRows& rows, const float* logits, int64_t 
 GPU_FUNCTION float higher(float a, float b) { return is_nan(a) || is_nan(b) ? not_a_number() : (a > b ? a : b); }
 
 // The highest logit; NaN where the row holds a NaN or +inf.
-GPU_FUNCTION float highest_logit(const Lanes& lanes, const LogitRows& rows, const float* logits, LogProbMemory& memory) {
+GPU_FUNCTION float highest_logit(const Lanes& lanes, const LogitRows& rows, const float* logits,
+                                 LogProbMemory& memory) {
   Per<float> highest(lanes);
   lanes.each([&](int lane) {
     float own = -infinity();

@@ -4,9 +4,10 @@
 //   entropy = log(sum) - sum(w * (y - max)) / sum(w), w = exp(y - max)
 //
 // Letters   N rows, V vocab (>= 1)
-// Numerics  sums as kernels/cpu/log_softmax.h: blocks of 1024 ids with 16 lanes each; lanes, then blocks, ascending. All
-//           equal to the CPU kernel to the bit but log(sum), here rounded from f64 and there the C library's: at most one
-//           unit in the last place apart (glibc states 0.818 units for its own).
+// Numerics  sums as kernels/cpu/log_softmax.h: blocks of 1024 ids with 16 lanes each; lanes, then blocks, ascending.
+// All
+//           equal to the CPU kernel to the bit but log(sum), here rounded from f64 and there the C library's: at most
+//           one unit in the last place apart (glibc states 0.818 units for its own).
 // Not finite  rows with a NaN or +inf, with -inf alone, or whose highest y overflows give NaN, as does a target outside
 //           [0, V); a target without a token gives -inf
 // Empty     no rows: nothing is done

@@ -1,5 +1,5 @@
-// Codes by the bits of the values, the same on every chip; none of the chips' own conversions, which differ in what they
-// do at the ends.
+// Codes by the bits of the values, the same on every chip; none of the chips' own conversions, which differ in what
+// they do at the ends.
 #include "kernels/gpu/quantise.h"
 
 #include "kernels/gpu/row.h"
@@ -15,9 +15,8 @@ constexpr int kNanByte = 255;
 GPU_FUNCTION uint8_t e4m3_code(float x) {
   constexpr float kStepShift = 0x1p14f;  // its own step is 2^-9, that of values below the smallest normal, 2^-6
   const int32_t bits = bits_of(magnitude(x));
-  const int32_t code = bits < (127 - 6) << 23
-                           ? bits_of(magnitude(x) + kStepShift) - bits_of(kStepShift)
-                           : ((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - ((127 - 7) << 3);
+  const int32_t code = bits < (127 - 6) << 23 ? bits_of(magnitude(x) + kStepShift) - bits_of(kStepShift)
+                                              : ((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - ((127 - 7) << 3);
   return static_cast<uint8_t>((code < 0x7e ? code : 0x7e) | (bits_of(x) < 0 ? 0x80 : 0));
 }
 
@@ -95,14 +94,13 @@ GPU_FUNCTION void quantise_tile(const Lanes& lanes, const QuantisedBlocks& of, i
     int32_t bits = 0;
     for (int team = 0; team < lanes.count() / kTeam; ++team) bits = std::max(bits, memory.largest[team]);
     const bool finite = bits < kNotFinite;
-    const int32_t byte = !finite      ? kNanByte
+    const int32_t byte = !finite     ? kNanByte
                          : bits == 0 ? cpu::kZeroBlockByte
                                      : cpu::scale_byte(bits, cpu::scale_rule(BlockFormat::e4m3));
     if (lane == 0) of.scales[b] = stored_scale(byte, of.encoding);
     each_in_tile(of, b, lane, lanes.count(), [&](int64_t at) {
       const float x = bits == 0 ? 0.0f : of.values[at];  // a block of zeros has no -0
-      of.codes[at] =
-          finite ? stored_code(e4m3_code(x * power_of_two(254 - byte)), of.encoding) : nan_code(of.encoding);
+      of.codes[at] = finite ? stored_code(e4m3_code(x * power_of_two(254 - byte)), of.encoding) : nan_code(of.encoding);
     });
   });
 }

@@ -1,11 +1,12 @@
-// Quantised values in blocks with power-of-two scales: activations in groups along a row, weights in blocks of 128 x 128.
+// Quantised values in blocks with power-of-two scales: activations in groups along a row, weights in square blocks.
 //
 // In        f32, contiguous device memory; rows R of C columns, E matrices of a stack
-// Out       codes: e4m3, one a byte, shaped as the values; scales: ue8m0 bytes, one a group or block
-// Numerics  scales and values of tensor/formats/block_scale.h, to the bit. A block with a NaN or an infinity: scale byte
-//           255, NaN codes, all NaN when read back. A block of zeros of a weight: byte 105, codes 0.
-// Encoding  ocp: what checkpoints and NVIDIA's chips have. fnuz: what gfx942 multiplies (tensor/formats/e4m3_fnuz.h): the
-//           same values by codes of half of them and doubled scales; the largest scale, 2^127, becomes NaN.
+// Out       codes: e4m3, one a byte, shaped as the values; scales: ue8m0 bytes, one a group or block of 128 x 128
+// Numerics  scales and values of tensor/formats/block_scale.h, to the bit. A block with a NaN or an infinity: scale
+//           byte 255, NaN codes, all NaN when read back. A block of zeros of a weight: byte 105, codes 0.
+// Encoding  ocp: what checkpoints and NVIDIA's chips have. fnuz: what gfx942 multiplies
+//           (tensor/formats/e4m3_fnuz.h): the same values by codes of half of them and doubled scales; the largest
+//           scale, 2^127, becomes NaN.
 // Empty     no rows or columns: nothing is done
 // Errors    Error{internal}: sizes; Error{unavailable}: the GPU refuses the kernel
 // Source    spec 6.2 to 6.6, decisions 3, 19

@@ -10,8 +10,8 @@ void refuse_sizes(const char* what, int64_t a, int64_t b) {
 }
 
 void refuse_kernel(const char* kernel, const char* why, const char* chips) {
-  base::fail(base::Code::unavailable, "the GPU does not run the kernel {}: {}. This program has kernels for {}.", kernel,
-             why, chips);
+  base::fail(base::Code::unavailable, "the GPU does not run the kernel {}: {}. This program has kernels for {}.",
+             kernel, why, chips);
 }
 
 }  // namespace kernels::gpu

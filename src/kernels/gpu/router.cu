@@ -17,8 +17,8 @@ static_assert(kMostChosen <= kLanes);
 struct RouterMemory {
   float scores[kMostExperts];
   uint64_t keys[kMostExperts];
-  float highest[kLanes / kTeam];     // of a team
-  uint64_t best[kLanes / kTeam];     // of a team
+  float highest[kLanes / kTeam];  // of a team
+  uint64_t best[kLanes / kTeam];  // of a team
   int32_t chosen[kMostChosen];
   float max, sum;  // of a softmax
 };
@@ -48,7 +48,8 @@ GPU_FUNCTION void sum_exponentials(const Lanes& lanes, const float* logits, int6
   lanes.each([&](int lane) {
     if (lane != 0) return;
     float max = memory.highest[0];
-    for (int team = 1; team < lanes.count() / kTeam; ++team) max = memory.highest[team] > max ? memory.highest[team] : max;
+    for (int team = 1; team < lanes.count() / kTeam; ++team)
+      max = memory.highest[team] > max ? memory.highest[team] : max;
     memory.max = max;
   });
   lanes.each([&](int lane) {
@@ -115,8 +116,7 @@ GPU_FUNCTION void weights_of_row(const Lanes& lanes, const RouterInput& input, i
   lanes.each([&](int lane) {
     if (lane >= input.per_token) return;
     const int32_t e = expert[t * input.per_token + lane];
-    memory.scores[lane] =
-        e >= 0 && e < input.experts ? score_of(logits[e], input.scoring, memory) : not_a_number();
+    memory.scores[lane] = e >= 0 && e < input.experts ? score_of(logits[e], input.scoring, memory) : not_a_number();
   });
   lanes.each([&](int lane) {
     if (lane >= input.per_token) return;

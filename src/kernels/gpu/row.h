@@ -77,8 +77,8 @@ GPU_FUNCTION void simulate_row(const Lanes& lanes, const float* from, float* to,
                                BlockFormat format) {
   each_group(lanes, from, rows.columns, rows.group, [&](const Group&, int64_t i, int32_t amax) {
     const int32_t bits = with_floor(amax, format), byte = cpu::scale_byte(bits, cpu::scale_rule(format));
-    to[i] = bits >= kNotFinite ? not_a_number()
-                               : to_grid(from[i] * power_of_two(254 - byte), format) * power_of_two(byte);
+    to[i] =
+        bits >= kNotFinite ? not_a_number() : to_grid(from[i] * power_of_two(254 - byte), format) * power_of_two(byte);
   });
 }
 

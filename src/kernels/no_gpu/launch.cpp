@@ -10,7 +10,9 @@
 #include "kernels/gpu/router.h"
 
 namespace {
-[[noreturn]] void absent() { base::fail(base::Code::internal, "a GPU kernel is called in a build without (FURLONG_GPU)"); }
+[[noreturn]] void absent() {
+  base::fail(base::Code::internal, "a GPU kernel is called in a build without (FURLONG_GPU)");
+}
 }  // namespace
 
 bool kernels::gpu::take(bool) { return false; }

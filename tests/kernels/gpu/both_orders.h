@@ -42,9 +42,7 @@ inline void expect_same(const Floats& values, const Floats& wanted, const char* 
 }
 
 // CPU kernels that sum with fused multiply-adds, which the GPU kernels have to the bit; the baseline of x86 has none.
-inline bool cpu_fuses() {
-  return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0;
-}
+inline bool cpu_fuses() { return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0; }
 
 }  // namespace test
 

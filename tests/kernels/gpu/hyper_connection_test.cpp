@@ -1,9 +1,10 @@
 // Hyper-connections against the CPU kernels, to the bit, from the same mix on.
+#include "kernels/gpu/hyper_connection.h"
+
 #include <gtest/gtest.h>
 
 #include "base/expect_error.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/hyper_connection.cu"
 
 namespace {
 
@@ -13,7 +14,8 @@ using test::Floats;
 struct Sizes {
   int64_t tokens, streams, dim;
 };
-constexpr Sizes kSizes[] = {{0, 4, 3}, {1, 1, 1}, {1, 4, 9}, {5, 2, 17}, {9, 3, 5}, {17, 8, 3}, {3, 4, 300}, {2, 4, 1536}};
+constexpr Sizes kSizes[] = {{0, 4, 3}, {1, 1, 1},  {1, 4, 9},   {5, 2, 17},
+                            {9, 3, 5}, {17, 8, 3}, {3, 4, 300}, {2, 4, 1536}};
 
 // One site with its packed fn.
 struct Site {

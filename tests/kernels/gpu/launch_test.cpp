@@ -1,4 +1,6 @@
 // The emulation itself, how rows are shared out, and what launch functions refuse.
+#include "kernels/gpu/launch.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "base/expect_error.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/launch.cu"
 
 namespace {
 
@@ -69,8 +70,9 @@ TEST(GpuLaunch, SharesEveryRowOutOnceHoweverManyThereAre) {
 TEST(GpuLaunch, RefusesBlocksThatAreNotWholeWaves) {
   std::vector<int32_t> out(64);
   for (const int lanes : {0, 16, 96, 512}) {
-    test::expect_error(base::Code::internal, {"racing", std::to_string(lanes)},
-                       [&] { launch("racing", racing_kernel, {1, lanes}, {}, out.data()); });
+    test::expect_error(base::Code::internal, {"racing", std::to_string(lanes)}, [&] {
+      launch("racing", racing_kernel, {1, lanes}, {}, out.data());
+    });
   }
 }
 

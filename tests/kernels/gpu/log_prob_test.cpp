@@ -1,12 +1,14 @@
 // Log-probs of rows against the CPU kernel: the sums to the bit, the logarithm within one unit.
+#include "kernels/gpu/log_prob.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "base/expect_error.h"
 #include "kernels/cpu/log_softmax.h"
+#include "kernels/gpu/arithmetic.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/log_prob.cu"
 
 namespace {
 

@@ -1,4 +1,6 @@
 // Quantised blocks: against the CPU's simulation to the bit, and against the definition of the format, value by value.
+#include "kernels/gpu/quantise.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include "base/expect_error.h"
 #include "kernels/cpu/simulate.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/quantise.cu"
 
 namespace {
 
@@ -72,8 +73,8 @@ TEST(GpuQuantise, CodesTimesScalesAreTheSimulatedValuesInBothEncodings) {
         Bytes codes(values.size(), 0xee), scales(static_cast<size_t>(c.rows * groups), 0xee);
         Floats back = test::unset(c.rows * c.columns);
         quantise_groups({values.data(), codes.data(), scales.data(), c.rows, c.columns, c.group, encoding}, {});
-        dequantise_blocks({codes.data(), scales.data(), nullptr, back.data(), 1, c.rows, c.columns, 1, c.group, encoding},
-                          {});
+        dequantise_blocks(
+            {codes.data(), scales.data(), nullptr, back.data(), 1, c.rows, c.columns, 1, c.group, encoding}, {});
         for (size_t i = 0; i < back.size(); ++i) {  // FNUZ has no -0
           if (encoding == Encoding::fnuz && wanted[i] == 0) wanted[i] = 0;
           const auto row = static_cast<int64_t>(i) / c.columns, group = static_cast<int64_t>(i) % c.columns / c.group;
@@ -108,9 +109,13 @@ TEST(GpuQuantise, ValuesGoToTheNearestCodeTiesToEven) {
   for (int code = 0; code < 0x7e; ++code) {
     const auto a = static_cast<float>(definition(code, Encoding::ocp)),
                b = static_cast<float>(definition(code + 1, Encoding::ocp)), middle = (a + b) / 2;
-    const auto low = static_cast<uint8_t>(code), high = static_cast<uint8_t>(code + 1), even = code % 2 == 0 ? low : high;
-    for (const auto& [value, nearest] : {std::pair{a, low}, {std::nextafter(middle, a), low}, {middle, even},
-                                        {std::nextafter(middle, b), high}, {b, high}}) {
+    const auto low = static_cast<uint8_t>(code), high = static_cast<uint8_t>(code + 1),
+               even = code % 2 == 0 ? low : high;
+    for (const auto& [value, nearest] : {std::pair{a, low},
+                                         {std::nextafter(middle, a), low},
+                                         {middle, even},
+                                         {std::nextafter(middle, b), high},
+                                         {b, high}}) {
       values.insert(values.end(), {value, -value});
       wanted.insert(wanted.end(), {nearest, static_cast<uint8_t>(nearest | 0x80)});
     }
@@ -159,9 +164,10 @@ TEST(GpuQuantise, WeightsHaveOneScaleForEachBlockOfEachMatrix) {
       dequantise_blocks({codes.data(), scales.data(), nullptr, back.data(), s.matrices, s.rows, s.columns}, {});
       for (size_t b = 0; b < amax.size(); ++b) {
         const bool finite = amax[b] < 0x7f800000;
-        const int wanted = !finite       ? 255
-                           : amax[b] == 0 ? 105
-                                          : kernels::cpu::scale_byte(amax[b], kernels::cpu::scale_rule(BlockFormat::e4m3));
+        const int wanted = !finite ? 255
+                           : amax[b] == 0
+                               ? 105
+                               : kernels::cpu::scale_byte(amax[b], kernels::cpu::scale_rule(BlockFormat::e4m3));
         EXPECT_EQ(scales[b], wanted) << b;
       }
       for (int64_t i = 0; i < count; ++i) {

@@ -1,9 +1,10 @@
 // Norms and turns of rows against the CPU kernels, to the bit.
+#include "kernels/gpu/rms_norm.h"
+
 #include <gtest/gtest.h>
 
 #include "base/expect_error.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/rms_norm.cu"
 
 namespace {
 
@@ -13,8 +14,9 @@ using test::Floats;
 struct Sizes {
   int64_t rows, k, pairs, heads, simulated;
 };
-constexpr Sizes kSizes[] = {{0, 4, 0, 1, 0},    {1, 1, 0, 1, 0},      {3, 7, 3, 1, 0},     {17, 33, 5, 1, 0}, {6, 24, 12, 3, 0},
-                            {12, 512, 32, 4, 0}, {5, 512, 32, 1, 64}, {2, 4096, 0, 1, 0}, {2, 7168, 0, 1, 0}, {1, 9001, 8, 1, 64}};
+constexpr Sizes kSizes[] = {{0, 4, 0, 1, 0},    {1, 1, 0, 1, 0},     {3, 7, 3, 1, 0},     {17, 33, 5, 1, 0},
+                            {6, 24, 12, 3, 0},  {12, 512, 32, 4, 0}, {5, 512, 32, 1, 64}, {2, 4096, 0, 1, 0},
+                            {2, 7168, 0, 1, 0}, {1, 9001, 8, 1, 64}};
 
 struct Operands {
   explicit Operands(const Sizes& sizes)

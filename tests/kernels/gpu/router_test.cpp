@@ -1,11 +1,12 @@
 // Routing against the CPU kernels, to the bit, ties and NaN included.
+#include "kernels/gpu/router.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "base/expect_error.h"
 #include "kernels/gpu/both_orders.h"
-#include "kernels/gpu/router.cu"
 
 namespace {
 
@@ -45,7 +46,8 @@ Floats tied_logits(int64_t tokens, int64_t experts) {
 struct Case {
   int64_t tokens, experts, per_token;
 };
-constexpr Case kCases[] = {{0, 4, 2}, {5, 1, 1}, {10, 5, 5}, {10, 16, 6}, {10, 71, 6}, {10, 256, 8}, {5, 384, 64}, {5, 2048, 7}};
+constexpr Case kCases[] = {{0, 4, 2},   {5, 1, 1},    {10, 5, 5},   {10, 16, 6},
+                           {10, 71, 6}, {10, 256, 8}, {5, 384, 64}, {5, 2048, 7}};
 
 TEST(GpuRouter, ChoosesAndWeighsAsTheCpuKernel) {
   SKIP_WITHOUT_FMA();

@@ -1,5 +1,5 @@
-// What the kernels need of CUDA. kernels/gpu/hip/dialect.h says the same in HIP; which of the two is <dialect.h> decides
-// the include path (cmake/gpu_compile.cmake), and nothing else in kernels/gpu differs between them.
+// What the kernels need of CUDA. kernels/gpu/hip/dialect.h says the same in HIP; which of the two is <dialect.h>
+// decides the include path (cmake/gpu_compile.cmake), and nothing else in kernels/gpu differs between them.
 #pragma once
 #include <cuda_runtime_api.h>
 

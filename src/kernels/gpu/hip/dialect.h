@@ -44,8 +44,7 @@ GPU_FUNCTION void wait_for_block() {
 GPU_FUNCTION uint32_t from_partner(uint32_t value, int mask) {
   const uint32_t lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));  // of the wave
   const uint32_t partner = lane ^ static_cast<uint32_t>(mask);
-  return static_cast<uint32_t>(
-      __builtin_amdgcn_ds_bpermute(static_cast<int>(partner * 4), static_cast<int>(value)));
+  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(static_cast<int>(partner * 4), static_cast<int>(value)));
 }
 
 // a * b + c, rounded once; the root, rounded once.

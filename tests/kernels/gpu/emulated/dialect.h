@@ -1,6 +1,6 @@
 // The dialect of kernels/gpu in plain C++: a block's lanes are a loop, step by step, so that tests run the very sources
-// that the GPU compilers get. Lanes go forwards or backwards: a step in which a lane reads what another one writes gives
-// different results. Shared memory starts as NaN, so that what nobody wrote is noticed.
+// that the GPU compilers get. Lanes go forwards or backwards: a step in which a lane reads what another one writes
+// gives different results. Shared memory starts as NaN, so that what nobody wrote is noticed.
 #pragma once
 #include <cmath>
 #include <cstdint>
