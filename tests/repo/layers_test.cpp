@@ -48,8 +48,7 @@ std::vector<Include> includes_of(const SourceFile& file) {
   return found;
 }
 
-// The innermost listed module that holds a file: "kernels/cpu/pack.h" -> "kernels/cpu", "kernels/linear.h" ->
-// "kernels".
+// The innermost listed module that holds a file: "kernels/cpu/pack.h" -> "kernels/cpu", "kernels/linear.h" -> "kernels".
 std::string module_of(const Layers& layers, std::string path) {
   while (path.find('/') != std::string::npos) {
     path.resize(path.rfind('/'));
@@ -94,8 +93,7 @@ TEST(Layers, SiblingsNeverIncludeEachOther) {
 TEST(Layers, EveryFolderOfSrcIsListed) {
   const Layers layers = read_layers();
   for (const SourceFile& file : src())
-    EXPECT_TRUE(layers.may.contains(module_of(layers, below_src(file))))
-        << file.path << ": its folder is not in LAYERS";
+    EXPECT_TRUE(layers.may.contains(module_of(layers, below_src(file)))) << file.path << ": its folder is not in LAYERS";
 }
 
 TEST(Layers, EveryIncludeIsAListedEdgeSpelledFromSrc) {

@@ -1,10 +1,9 @@
-// Hyper-connections: gates, Sinkhorn and the collection of streams in one pass (hc_pre), and their mixing (hc_post).
+// Hyper-connections: gates, Sinkhorn and the collection of streams in one pass (hc_pre), their mixing (hc_post).
 //
 // Letters   T tokens, M streams (1 to 8), D dim, X rows of the mix: (2 + M) * M; of the head M
 // In, out   cpu::HcPre, HcPreResult, HcPost and Sinkhorn (kernels/cpu/hyper_connection.h), every pointer to device
-// memory.
-//           Of HcPre, fn is not read; instead raw_TX f32 [T, X] = fn . x comes from a matrix product. Of HcPreResult,
-//           raw and rinv are not written; post and comb are null for the head.
+//           memory. Of HcPre, fn is not read; instead raw_TX f32 [T, X] = fn . x comes from a matrix product. Of
+//           HcPreResult, raw and rinv are not written; post and comb are null for the head.
 // Numerics  that of the CPU kernels from raw on, to the bit: sums over streams, rows and columns ascending; a
 //           normalisation multiplies by the reciprocal of the sum. raw itself differs by the product's order of sums.
 // Empty     no tokens: nothing is done

@@ -5,13 +5,12 @@
 //
 // Letters   N rows, V vocab (>= 1)
 // Numerics  sums as kernels/cpu/log_softmax.h: blocks of 1024 ids with 16 lanes each; lanes, then blocks, ascending.
-// All
-//           equal to the CPU kernel to the bit but log(sum), here rounded from f64 and there the C library's: at most
-//           one unit in the last place apart (glibc states 0.818 units for its own).
-// Not finite  rows with a NaN or +inf, with -inf alone, or whose highest y overflows give NaN, as does a target outside
-//           [0, V); a target without a token gives -inf
+//           Equal to the CPU kernel to the bit but for log(sum): here it is rounded from f64, there it is the C
+//           library's, at most one unit in the last place away (glibc states 0.818 units for its own).
+// Bad rows  a NaN or +inf, -inf alone, or a highest y that overflows: NaN. So is the log-prob of a target outside
+//           [0, V); that of a target without a token is -inf.
 // Empty     no rows: nothing is done
-// Errors    Error{internal}: sizes and temperature; Error{unavailable}: the GPU refuses the kernel
+// Errors    Error{internal}: sizes, temperature; Error{unavailable}: the GPU refuses the kernel
 // Gradient  none here; the op differentiates the reference
 // Source    decisions 6, 7, 8
 #pragma once
