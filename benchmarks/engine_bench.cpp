@@ -1,12 +1,12 @@
-// Generation and one step of reinforcement learning, end to end through engine and actor: what a peer's tokens per second
-// are compared with (benchmarks/peers). Prints one JSON line for each measurement.
+// Generation and one step of reinforcement learning, end to end through engine and actor: what a peer's tokens per
+// second are compared with (benchmarks/peers). Prints one JSON line for each measurement.
 //
 //   engine_bench [MODEL] [--profile P] [--threads N] [--repeat N] [--steps N] [--new N]
 //
 // MODEL: a folder with weights, or a config.json (random weights then); default benchmarks/models/tiny.json.
 // generate: batches of 1 and 64 prompts of 16 tokens, 64 new tokens each, sampled at T = 1; the best of N repeats.
-// rl_step: 32 prompts of 6 tokens x 8 samples x 32 new tokens, rewards, one update, weights published; mean of the steps
-// after the first, by phase, with the process's resident memory after each third.
+// rl_step: 32 prompts of 6 tokens x 8 samples x 32 new tokens, rewards, one update, weights published; mean of the
+// steps after the first, by phase, with the process's resident memory after each third.
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -115,9 +115,10 @@ void generate(const model::Weights& masters, const Options& options, int64_t bat
     while (!engine->idle()) engine->step();
     if (round > 0) best_s = std::min(best_s, clock.now_s() - start_s);
   }
-  fmt::print("{{\"what\": \"generate\", \"profile\": \"{}\", \"threads\": {}, \"batch\": {}, \"tokens_per_s\": {:.0f}, "
-             "\"load\": {:.1f}}}\n",
-             options.profile, options.threads, batch, static_cast<double>(batch * options.new_tokens) / best_s, load());
+  fmt::print(
+      "{{\"what\": \"generate\", \"profile\": \"{}\", \"threads\": {}, \"batch\": {}, \"tokens_per_s\": {:.0f}, "
+      "\"load\": {:.1f}}}\n",
+      options.profile, options.threads, batch, static_cast<double>(batch * options.new_tokens) / best_s, load());
 }
 
 std::vector<data::Group> groups_of(rollout::Engine& engine, int64_t vocab, uint64_t seed) {
@@ -157,8 +158,7 @@ void rl_steps(const model::Weights& masters, const Options& options) {
   std::vector<double> memory;
   for (int step = 0; step <= options.steps; ++step) {
     const double start_s = clock.now_s();
-    const std::vector<data::Group> groups =
-        groups_of(*engine, masters.config.vocab_size, static_cast<uint64_t>(step));
+    const std::vector<data::Group> groups = groups_of(*engine, masters.config.vocab_size, static_cast<uint64_t>(step));
     const double generated_s = clock.now_s();
     actor.train(step, {groups, 1.0, step + 1});
     const double trained_s = clock.now_s();
@@ -172,11 +172,12 @@ void rl_steps(const model::Weights& masters, const Options& options) {
     tokens += 32 * 8 * 32;
   }
   const double steps = options.steps, total_s = generate_s + train_s + publish_s;
-  fmt::print("{{\"what\": \"rl_step\", \"profile\": \"{}\", \"threads\": {}, \"completion_tokens_per_s\": {:.0f}, "
-             "\"step_s\": {:.3f}, \"generate_s\": {:.3f}, \"train_s\": {:.3f}, \"publish_s\": {:.3f}, "
-             "\"resident_mib\": [{:.0f}], \"load\": {:.1f}}}\n",
-             options.profile, options.threads, tokens / total_s, total_s / steps, generate_s / steps, train_s / steps,
-             publish_s / steps, fmt::join(memory, ", "), load());
+  fmt::print(
+      "{{\"what\": \"rl_step\", \"profile\": \"{}\", \"threads\": {}, \"completion_tokens_per_s\": {:.0f}, "
+      "\"step_s\": {:.3f}, \"generate_s\": {:.3f}, \"train_s\": {:.3f}, \"publish_s\": {:.3f}, "
+      "\"resident_mib\": [{:.0f}], \"load\": {:.1f}}}\n",
+      options.profile, options.threads, tokens / total_s, total_s / steps, generate_s / steps, train_s / steps,
+      publish_s / steps, fmt::join(memory, ", "), load());
 }
 
 }  // namespace

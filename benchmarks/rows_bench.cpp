@@ -5,6 +5,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/simulate.h"
+#include "tensor/autograd.h"
 
 namespace {
 

@@ -210,10 +210,10 @@ StepReport Actor::train(int64_t step, const TrainBatch& batch, const Progress& p
   check_temperature(batch.temperature);
   const model::Config& config = masters_.config;
   const int64_t experts = settings_.routing_replay ? config.num_hidden_layers * config.num_experts_per_tok : 0;
-  std::vector<Sequence> sequences =
-      sequences_of(batch.groups, settings_.loss, {vocab_, batch.exact_version, experts});
+  std::vector<Sequence> sequences = sequences_of(batch.groups, settings_.loss, {vocab_, batch.exact_version, experts});
   const std::vector<Minibatch> minibatches = plan(sequences, batch.groups.size());
-  const std::vector<Microbatch> old = old_packs(minibatches, sequences), reference = reference_packs(minibatches, sequences);
+  const std::vector<Microbatch> old = old_packs(minibatches, sequences),
+                                reference = reference_packs(minibatches, sequences);
   int64_t tokens = tokens_of(old) + tokens_of(reference);
   for (const Minibatch& minibatch : minibatches) tokens += settings_.epochs * tokens_of(minibatch.packs);
   Ticker ticker(progress, tokens);

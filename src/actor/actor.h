@@ -53,8 +53,9 @@ struct ActorState {
 
 class Actor {
  public:
-  // masters: f32, the caller hands them over; they are moved to settings.device. ids_without_token: decisions 8. Keeps a frozen copy of the start weights when the loss needs a
-  // reference policy. Errors: invalid_argument for settings that contradict each other.
+  // masters: f32, the caller hands them over; they are moved to settings.device. ids_without_token: decisions 8. Keeps
+  // a frozen copy of the start weights when the loss needs a reference policy. Errors: invalid_argument for settings
+  // that contradict each other.
   Actor(ActorSettings settings, model::Weights masters, std::span<const int32_t> ids_without_token = {});
 
   // One step of reinforcement learning; step names it in messages. Errors: invalid_argument for a temperature that is

@@ -18,7 +18,9 @@ int64_t values_per_token(const model::Config& c, int64_t layer) {
   const int64_t streams = 2 * c.hc_mult * c.hidden_size + 10 * c.hidden_size + 4 * (2 + c.hc_mult) * c.hc_mult;
   const int64_t heads = c.num_attention_heads * c.head_dim;
   const int64_t attention = 3 * c.q_lora_rank + 4 * heads + 3 * c.head_dim + 2 * c.o_groups * c.o_lora_rank +
-                            (ratio == 0 ? 0 : csa ? 4 * c.head_dim : 2 * c.head_dim);
+                            (ratio == 0 ? 0
+                             : csa      ? 4 * c.head_dim
+                                        : 2 * c.head_dim);
   const int64_t experts = c.num_experts_per_tok * (2 * c.moe_intermediate_size + c.hidden_size) +
                           4 * c.moe_intermediate_size + 2 * c.n_routed_experts;
   return streams + attention + experts;
@@ -57,11 +59,11 @@ MemoryPlan plan_memory(const model::Config& config, const ActorSettings& setting
     plan.gradients_bytes += values * kF32;
     plan.moments_bytes += 2 * values * kF32;
   };
-  model::RunWeights::describe(config).visit(
-      {[&](const model::TensorInfo& info, tensor::Tensor&) { add(info, 0, 0); },
-       [&](const model::TensorInfo& info, model::Matrix&) {
-         add(info, model::trainable_bytes(info, profile), model::packed_bytes(info, profile));
-       }});
+  model::RunWeights::describe(config).visit({[&](const model::TensorInfo& info, tensor::Tensor&) { add(info, 0, 0); },
+                                             [&](const model::TensorInfo& info, model::Matrix&) {
+                                               add(info, model::trainable_bytes(info, profile),
+                                                   model::packed_bytes(info, profile));
+                                             }});
   const int64_t tokens = std::max(settings.tokens_per_microbatch, longest);
   plan.activations_bytes = kF32 * activation_values(config, settings.recompute, tokens);
   plan.logits_bytes = kF32 * std::min(settings.head_rows, tokens) * config.vocab_size;

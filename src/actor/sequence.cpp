@@ -27,8 +27,8 @@ void check_ids(std::span<const int32_t> ids, int64_t vocab, const std::string& w
 }
 
 bool written_by(const data::Sample& sample, std::optional<int64_t> version) {
-  return version && std::all_of(sample.versions.begin(), sample.versions.end(),
-                                [&](int64_t wrote) { return wrote == *version; });
+  return version &&
+         std::all_of(sample.versions.begin(), sample.versions.end(), [&](int64_t wrote) { return wrote == *version; });
 }
 
 Sequence sequence_of(const data::Group& group, const data::Sample& sample, const LossSettings& settings,
@@ -59,8 +59,8 @@ Sequence sequence_of(const data::Group& group, const data::Sample& sample, const
   const int64_t wanted = sequence.active ? sequence.num_inputs() * options.experts_per_token : 0;
   if (wanted > 0 && static_cast<int64_t>(sample.experts.size()) != wanted) {
     fail(Code::invalid_argument,
-         "{}: {} recorded experts, but routing replay needs {} for {} tokens; have the rollout engine record them", what,
-         sample.experts.size(), wanted, sequence.num_inputs());
+         "{}: {} recorded experts, but routing replay needs {} for {} tokens; have the rollout engine record them",
+         what, sample.experts.size(), wanted, sequence.num_inputs());
   }
   return sequence;
 }

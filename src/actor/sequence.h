@@ -11,11 +11,11 @@
 namespace actor {
 
 struct Sequence {
-  std::vector<int32_t> ids;  // prompt, then response
-  int64_t prompt_len = 0;    // >= 1; the first response token is predicted from the last prompt token
-  size_t group = 0;          // index of its group in the step
-  bool active = true;        // false: masked; counts as a sample, its tokens take no part
-  bool exact = false;        // lp_rollout is what this policy computes, to the bit: lp_old is taken from there
+  std::vector<int32_t> ids;           // prompt, then response
+  int64_t prompt_len = 0;             // >= 1; the first response token is predicted from the last prompt token
+  size_t group = 0;                   // index of its group in the step
+  bool active = true;                 // false: masked; counts as a sample, its tokens take no part
+  bool exact = false;                 // lp_rollout is what this policy computes, to the bit: lp_old is taken from there
   std::span<const uint16_t> experts;  // of routing replay, as in data::Sample; owned by the groups
   double advantage = 0;
   double weight = 0;  // of each of its tokens in the loss

@@ -27,7 +27,8 @@ struct ActorSettings {
     v("profile", profile, "precision that the actor computes in", base::OneOf{"f32", "bf16", "fp8", "fp8_fp4"});
     v("simulate_kv", simulate_kv,
       "profiles f32 and bf16: put KV entries on the e4m3 grid, as an fp8 engine does (its profile does so anyway)");
-    v("simulate_index", simulate_index, "profiles f32 and bf16: put indexer queries and keys on the e2m1 grid likewise");
+    v("simulate_index", simulate_index,
+      "profiles f32 and bf16: put indexer queries and keys on the e2m1 grid likewise");
     v("routing_replay", routing_replay,
       "compute with the experts that the rollout engine chose for each token, instead of choosing again");
     v("device", device, "where the actor computes, as libtorch names it");

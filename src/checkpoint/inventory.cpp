@@ -89,8 +89,9 @@ std::string filled(const std::string& pattern, const Ranges& ranges) {
 }  // namespace
 
 std::string part_of(const std::string& native) {
-  const auto found = std::find_if(std::begin(kParts), std::end(kParts),
-                                  [&](const NamedPart& part) { return native.find(part.fragment) != std::string::npos; });
+  const auto found = std::find_if(std::begin(kParts), std::end(kParts), [&](const NamedPart& part) {
+    return native.find(part.fragment) != std::string::npos;
+  });
   return found == std::end(kParts) ? "other" : found->name;
 }
 

@@ -30,8 +30,8 @@ data::Tokenizer read_tokenizer(const RunSettings& settings) {
   return data::Tokenizer::load(path);
 }
 
-// The number of ids that have a token; ids beyond are padding of the model's vocabulary.
-int64_t check_tokenizer(const data::Tokenizer& tokenizer, const model::Config& config) {
+// Ids of the model beyond the tokenizer's are padding of its vocabulary.
+void check_tokenizer(const data::Tokenizer& tokenizer, const model::Config& config) {
   const int64_t size = tokenizer.vocab_size();
   if (size > config.vocab_size) {
     base::fail(Code::invalid_argument,
@@ -49,7 +49,6 @@ int64_t check_tokenizer(const data::Tokenizer& tokenizer, const model::Config& c
                "{}: the end of sequence is id {}, and the model's eos_token_id is {}: answers would not end",
                tokenizer.name(), *tokenizer.eos_id(), config.eos_token_id);
   }
-  return size;
 }
 
 void tell(const data::DatasetReport& report) {
@@ -115,8 +114,8 @@ rollout::Vocabulary Inputs::vocabulary() const {
 Inputs read_inputs(const RunSettings& settings, Purpose purpose) {
   model::Config config = read_config(settings.model);
   data::Tokenizer tokenizer = read_tokenizer(settings);
-  const int64_t valid_vocab = check_tokenizer(tokenizer, config);
-  Inputs inputs{.config = std::move(config), .tokenizer = std::move(tokenizer), .valid_vocab = valid_vocab};
+  check_tokenizer(tokenizer, config);
+  Inputs inputs{.config = std::move(config), .tokenizer = std::move(tokenizer)};
   if (purpose == Purpose::training) read_training_data(settings, inputs);
   for (const EvalSetSettings& set : settings.eval.sets) {
     data::Dataset data = data::load_problems(set.data, inputs.tokenizer);

@@ -17,7 +17,6 @@ namespace controller {
 struct Inputs {
   model::Config config;
   data::Tokenizer tokenizer;
-  int64_t valid_vocab = 0;                               // ids from here on have no token (decisions 8)
   std::vector<data::Problem> problems = {};              // to learn from; empty for evaluation alone
   std::vector<data::Demonstration> demonstrations = {};  // of the warm-up
   std::vector<EvalSet> sets = {};

@@ -101,6 +101,18 @@ int64_t available_memory_bytes(const MemorySources& sources) {
   return std::min(*kib * 1024, left_in_groups(sources));
 }
 
+HeldMemory held_memory(const MemorySources& sources) {
+  return {field(sources.own_status, "VmRSS:").value_or(0) * 1024,
+          field(sources.own_status, "VmHWM:").value_or(0) * 1024};
+}
+
+std::string describe_peak(const std::vector<MemoryPart>& parts, int64_t held_bytes) {
+  const int64_t planned = total(parts);
+  return fmt::format("memory: {} at the peak, {:.2f} of the {} planned", size_text(held_bytes),
+                     static_cast<double>(held_bytes) / static_cast<double>(std::max<int64_t>(planned, 1)),
+                     size_text(planned));
+}
+
 std::string describe_memory(const std::vector<MemoryPart>& parts, int64_t available_bytes) {
   std::string list;
   for (const MemoryPart& part : parts) {

@@ -1,7 +1,6 @@
 // The course of a run: checks, resume, warm-up, learning, the end.
 #include "controller/train.h"
 
-
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -22,11 +21,12 @@ void set_threads(const RunSection& run) {
   if (run.threads > 0) base::set_num_threads(static_cast<int>(run.threads));
 }
 
-void check_fits(const RunSettings& settings, const Inputs& inputs, Purpose purpose, report::Console& console) {
-  const std::vector<MemoryPart> parts = plan_run(settings, inputs, purpose);
+std::vector<MemoryPart> check_fits(const RunSettings& settings, const Inputs& inputs, report::Console& console) {
+  std::vector<MemoryPart> parts = plan_run(settings, inputs, Purpose::training);
   const int64_t available = available_memory_bytes();
   console.line(describe_memory(parts, available));
   check_memory(parts, available);
+  return parts;
 }
 
 void save_settings(const RunSettings& settings, const RunFolder& folder) {
@@ -109,7 +109,8 @@ RunEnd train(const RunSettings& settings, const Invocation& invocation, const St
   const RunProgress start = saved ? saved->progress : RunProgress{.phase = first};
 
   Run run(settings, inputs, folder, stop, start, saved.has_value());
-  check_fits(settings, inputs, Purpose::training, run.console);
+  const std::vector<MemoryPart> memory = check_fits(settings, inputs, run.console);
+  const int64_t held_before = held_memory().now;
   save_settings(settings, folder);
   begin(run, saved.has_value(), changes);
   std::unique_ptr<actor::Actor> actor = make_actor(settings, inputs, run.progress.phase, saved);
@@ -126,6 +127,7 @@ RunEnd train(const RunSettings& settings, const Invocation& invocation, const St
     if (!controller.learn()) return say_stopped(run, invocation);
   }
   finish(run, *actor);
+  run.console.line(describe_peak(memory, held_memory().peak - held_before));
   return RunEnd::finished;
 }
 

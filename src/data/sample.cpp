@@ -62,15 +62,15 @@ Json to_json(const Sample& sample) {
   Json log_probs = Json::array();
   for (const float value : sample.log_probs) log_probs.push_back(number(static_cast<double>(value)));
   Json json = {{"group_id", sample.group_id},
-          {"index", sample.index},
-          {"seed", sample.seed},
-          {"response_ids", sample.response_ids},
-          {"log_probs", std::move(log_probs)},
-          {"versions", sample.versions},
-          {"response", sample.response},
-          {"finish", to_string(sample.finish)},
-          {"reward", number(sample.reward)},
-          {"reward_note", sample.reward_note}};
+               {"index", sample.index},
+               {"seed", sample.seed},
+               {"response_ids", sample.response_ids},
+               {"log_probs", std::move(log_probs)},
+               {"versions", sample.versions},
+               {"response", sample.response},
+               {"finish", to_string(sample.finish)},
+               {"reward", number(sample.reward)},
+               {"reward_note", sample.reward_note}};
   if (!sample.experts.empty()) json["experts"] = sample.experts;
   return json;
 }

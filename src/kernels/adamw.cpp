@@ -10,7 +10,6 @@
 namespace kernels {
 namespace {
 
-
 cpu::AdamwFactors factors_of(const AdamwStep& step) {
   const double t = static_cast<double>(step.step);
   cpu::AdamwFactors factors;

@@ -7,6 +7,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
 #include "kernels/reference/attention.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -147,7 +148,6 @@ void check_keys(const Tensor& query_THK, const AttentionKeys& keys, const Tensor
     if (span.start > 0) check_rows(keys.ring_SXK, dim, (span.slot + 1) * layout.window, "ring");
   }
 }
-
 
 Tensor with_gradient(const Operands& of, double scale, const Layout& layout, const EntryLayout* entries,
                      bool round_bf16) {

@@ -11,6 +11,7 @@
 #include "kernels/reference/compressor.h"
 #include "kernels/rope.h"
 #include "kernels/simulate.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

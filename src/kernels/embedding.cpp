@@ -4,6 +4,7 @@
 #include "kernels/cpu/embedding.h"
 #include "kernels/dispatch.h"
 #include "kernels/reference/embedding.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

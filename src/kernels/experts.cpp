@@ -6,6 +6,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
 #include "kernels/reference/experts.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -273,7 +274,8 @@ Tensor run(const Call& call, const ExpertWeights& weights, const ExpertOptions& 
   const Tensor &w1 = weights.w1.leaf(), &w2 = weights.w2.leaf(), &w3 = weights.w3.leaf();
   if (at::GradMode::is_enabled() &&
       (learns(call.x) || learns(call.weight_TA) || learns(call.shared) || learns(w1) || learns(w2) || learns(w3))) {
-    return Experts::apply(call.x, given(call.expert_TA), given(call.weight_TA), given(call.shared), w1, w2, w3,
+    return Experts::apply(call.x, given(call.expert_TA), given(call.weight_TA), given(call.shared),
+                          weights.w1.learning_leaf(), weights.w2.learning_leaf(), weights.w3.learning_leaf(),
                           c10::make_intrusive<Layer>(weights, options));
   }
   return forward(call, weights, options, nullptr);
@@ -290,8 +292,7 @@ void check(const Tensor& x, const ExpertWeights& weights, bool stacked) {
 }
 
 bool on_panels(const Tensor& x, const ExpertWeights& weights) {
-  return has_cpu_kernel(x) && weights.w1.packed() && weights.w2.packed() &&
-         weights.w3.packed();
+  return has_cpu_kernel(x) && weights.w1.packed() && weights.w2.packed() && weights.w3.packed();
 }
 
 reference::ExpertValues values_of(const ExpertWeights& weights, at::ScalarType dtype) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tensor/autograd.h"
+
 namespace kernels {
 namespace {
 

@@ -2,6 +2,7 @@
 // is that of the op's reference.
 #pragma once
 #include <functional>
+#include <vector>
 
 #include "kernels/dispatch.h"
 #include "kernels/gpu/launch.h"
@@ -29,12 +30,12 @@ class OnDevice {
   gpu::Queue queue_;
 };
 
-using Operation = std::function<torch::autograd::variable_list(const torch::autograd::variable_list&)>;
+using Operation = std::function<std::vector<tensor::Tensor>(const std::vector<tensor::Tensor>&)>;
 
 // kernel(inputs), called at once; where a gradient is wanted, backward computes reference(inputs) again and
 // differentiates it, so that `reference` keeps what it needs by value. Both give the same results in the same order,
 // all defined; inputs are defined, and kernel gets them contiguous.
-torch::autograd::variable_list with_reference_gradient(const torch::autograd::variable_list& inputs,
-                                                       const Operation& kernel, const Operation& reference);
+std::vector<tensor::Tensor> with_reference_gradient(const std::vector<tensor::Tensor>& inputs, const Operation& kernel,
+                                                    const Operation& reference);
 
 }  // namespace kernels

@@ -7,6 +7,7 @@
 #include "kernels/gpu/hyper_connection.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/hyper_connection.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -123,8 +124,8 @@ HcInput pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions
   const bool learns = at::GradMode::is_enabled() && (requires_grad(streams_TMD) || requires_grad(weights.fn.leaf()) ||
                                                      requires_grad(weights.base) || requires_grad(weights.scale));
   if (learns) {
-    variable_list out =
-        Pre::apply(streams, weights.fn.leaf(), base, scale, c10::make_intrusive<SavedPre>(weights.fn, options, head));
+    variable_list out = Pre::apply(streams, weights.fn.learning_leaf(), base, scale,
+                                   c10::make_intrusive<SavedPre>(weights.fn, options, head));
     if (head) return {std::move(out[0]), {}, {}};
     return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
   }

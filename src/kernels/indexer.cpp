@@ -50,8 +50,7 @@ const float* scaled_weights(const IndexerInput& input) {
 
 Tensor choose_entries(const IndexerInput& input, int64_t topk, const Layout& layout, const EntryLayout& entries) {
   check_input(input, topk, layout, entries);
-  if (!has_cpu_kernel(input.query_THI))
-    return reference::choose_entries(input, topk, layout, entries);
+  if (!has_cpu_kernel(input.query_THI)) return reference::choose_entries(input, topk, layout, entries);
   const at::NoGradGuard no_grad;
   const Tensor query = input.query_THI.contiguous(),
                keys = input.keys_BI.defined() ? input.keys_BI.contiguous() : Tensor();

@@ -21,10 +21,10 @@ struct Span {
 // Compressed entries of one ratio: entry w of a sequence pools the tokens up to position (w + 1) * ratio - 1, and a
 // token at position p may see the entries w < (p + 1) / ratio.
 struct EntryLayout {
-  int64_t ratio = 0;      // 0: the model has no such layer
-  bool overlap = false;   // an entry pools 2 * ratio tokens (ratio-4 layers)
-  int64_t capacity = 0;   // with a cache: entries per slot; entry w lies in row slot * capacity + w of the cache
-  int64_t num_new = 0;    // entries that this pass completes, over all spans, in order
+  int64_t ratio = 0;     // 0: the model has no such layer
+  bool overlap = false;  // an entry pools 2 * ratio tokens (ratio-4 layers)
+  int64_t capacity = 0;  // with a cache: entries per slot; entry w lies in row slot * capacity + w of the cache
+  int64_t num_new = 0;   // entries that this pass completes, over all spans, in order
   std::vector<int64_t> first_new_S;  // per span: its first new entry; without a cache entry w lies in row first + w
 
   int64_t rows() const { return overlap ? 2 * ratio : ratio; }  // that one entry pools, and that state keeps per slot

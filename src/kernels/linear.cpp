@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/reference/linear.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {
@@ -108,9 +109,7 @@ struct Product : torch::autograd::Function<Product> {
   }
 };
 
-bool on_panels(const Tensor& x, const Matrix& weight) {
-  return weight.packed() && has_cpu_kernel(x);
-}
+bool on_panels(const Tensor& x, const Matrix& weight) { return weight.packed() && has_cpu_kernel(x); }
 
 bool learning(const Tensor& x, const Matrix& weight) {
   return at::GradMode::is_enabled() &&
@@ -119,7 +118,7 @@ bool learning(const Tensor& x, const Matrix& weight) {
 
 Tensor product(const Tensor& x, const Matrix& weight, bool round_bf16) {
   if (learning(x, weight)) {
-    return Product::apply(x, weight.leaf(), c10::make_intrusive<SavedMatrix>(weight), round_bf16);
+    return Product::apply(x, weight.learning_leaf(), c10::make_intrusive<SavedMatrix>(weight), round_bf16);
   }
   Tensor y = tensor::empty(with_last(x, outputs(weight)));
   multiply_groups(rows_of(x), weight, false, round_bf16, y.mutable_data_ptr<float>());

@@ -11,6 +11,7 @@
 #include "kernels/gpu/log_prob.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/log_prob.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

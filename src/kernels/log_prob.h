@@ -15,16 +15,16 @@
 
 namespace kernels {
 
-// bool [V], true for ids without a token, which have logit -inf (decisions 8); undefined when there are none. Ids outside
-// the vocabulary are left out.
+// bool [V], true for ids without a token, which have logit -inf (decisions 8); undefined when there are none. Ids
+// outside the vocabulary are left out.
 Tensor absent_mask(const std::vector<int32_t>& ids, int64_t vocab, tensor::Device device);
 
 // Sets the logits [R, V] of absent ids to -inf. absent_V on the CPU, or undefined: nothing happens.
 void mark_absent(const Tensor& absent_V, float* logits, int64_t rows, int64_t vocab);
 
 struct LogProbOptions {
-  double temperature = 1;         // of the rollout; > 0 (greedy answers are scored at 1)
-  Tensor absent_V;                // bool [V], true: the id has no token; undefined: all have one
+  double temperature = 1;  // of the rollout; > 0 (greedy answers are scored at 1)
+  Tensor absent_V;         // bool [V], true: the id has no token; undefined: all have one
   int64_t rows_per_chunk = 256;
 };
 

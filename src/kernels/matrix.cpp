@@ -132,6 +132,12 @@ Matrix Matrix::trainable(Tensor values, WeightFormat format, const std::optional
   return matrix;
 }
 
+const Tensor& Matrix::learning_leaf() const {
+  CHECK(values_.defined(), "a gradient through a matrix [{}, {}] that was packed for generation (Matrix::trainable)",
+        shape_.n, shape_.k);
+  return values_;
+}
+
 Tensor Matrix::values() const {
   CHECK(defined());
   if (values_.defined()) return values_;

@@ -45,6 +45,7 @@ class Matrix {
   Tensor values() const;
   Tensor& leaf() { return values_; }
   const Tensor& leaf() const { return values_; }  // undefined in an engine
+  const Tensor& learning_leaf() const;            // for a gradient to pass through. CHECK: trainable
 
   cpu::PackedMatrix forward_panels(int64_t index = 0) const;   // of W [N, K]: y = x W^T
   cpu::PackedMatrix backward_panels(int64_t index = 0) const;  // of W^T [K, N]: dx = dy W. CHECK: trainable

@@ -7,6 +7,7 @@
 #include "kernels/gpu/rms_norm.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/rms_norm.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

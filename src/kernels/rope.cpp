@@ -9,6 +9,7 @@
 #include "kernels/gpu/rms_norm.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/rope.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

@@ -7,6 +7,7 @@
 #include "kernels/gpu/router.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/router.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

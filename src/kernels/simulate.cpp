@@ -5,6 +5,7 @@
 #include "kernels/gpu/quantise.h"
 #include "kernels/gpu_dispatch.h"
 #include "kernels/reference/simulate.h"
+#include "tensor/autograd.h"
 #include "tensor/recycle.h"
 
 namespace kernels {

@@ -35,8 +35,9 @@ Tensor moe(const BlockCall& call, const MoeWeightsOf<Matrix>& weights, const Ten
   const Tensor shared_TD = kernels::shared_expert(in, {weights.shared_w1, weights.shared_w2, weights.shared_w3},
                                                   {shared_limit, rounding(profile), profile.quantise});
   call.see(Site::shared_output, shared_TD);
-  const Tensor out_TD = kernels::routed_experts(in, expert_TA, weight_TA, shared_TD, {weights.w1, weights.w2, weights.w3},
-                                                {c.swiglu_limit, rounding(profile), profile.quantise});
+  const Tensor out_TD =
+      kernels::routed_experts(in, expert_TA, weight_TA, shared_TD, {weights.w1, weights.w2, weights.w3},
+                              {c.swiglu_limit, rounding(profile), profile.quantise});
   call.see(Site::expert_output, out_TD);
   return out_TD;
 }

@@ -50,7 +50,7 @@ struct BlockCall {
 
 // The choice of this block: chosen by `choose` and recorded where somebody records, or the one to be replayed.
 template <class Choose>
-Tensor chosen(const BlockCall& call, Choices::Mode Choices::* mode, std::vector<Tensor> Choices::* per_layer,
+Tensor chosen(const BlockCall& call, Choices::Mode Choices::*mode, std::vector<Tensor> Choices::*per_layer,
               const Choose& choose) {
   Choices* choices = call.pass.choices;
   if (choices == nullptr) return choose();

@@ -1,5 +1,6 @@
 // A graph node that holds an input and a function.
 #include "model/recompute.h"
+#include "tensor/autograd.h"
 
 #include <torch/csrc/autograd/functions/utils.h>
 

@@ -101,8 +101,8 @@ Tensor mtp_logits(const RunWeights& weights, const Profile& profile, const Tenso
   CHECK(weights.mtp.has_value());
   const kernels::HcOptions options = hc_options(weights.config, profile);
   const Tensor hidden_ND = kernels::hc_head(mtp_streams_NMD, hc_weights(weights.mtp->hc_head), options);
-  return head_logits(weights, kernels::rms_norm(hidden_ND, weights.mtp->norm, weights.config.rms_norm_eps,
-                                                options.rounding));
+  return head_logits(weights,
+                     kernels::rms_norm(hidden_ND, weights.mtp->norm, weights.config.rms_norm_eps, options.rounding));
 }
 
 }  // namespace model

@@ -20,7 +20,8 @@ void Weights::visit(const See& see) { Visitor<Tensor>(config, see, see).top(*thi
 
 void Weights::visit(const std::function<void(const TensorInfo&, const Tensor&)>& see) const {
   const See see_mutable = [&](const TensorInfo& info, Tensor& tensor) { see(info, tensor); };
-  Visitor<Tensor>(config, see_mutable, see_mutable).top(const_cast<Weights&>(*this));  // the visitor adds nothing to a complete structure
+  Visitor<Tensor>(config, see_mutable, see_mutable)
+      .top(const_cast<Weights&>(*this));  // the visitor adds nothing to a complete structure
 }
 
 void Weights::visit_named(const std::function<void(const TensorInfo&, const Tensor&)>& see) const {

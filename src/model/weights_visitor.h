@@ -1,5 +1,5 @@
-// The visitor over all parameters: each tensor's name, shape, storage and role stand here, once. Included by weights.cpp
-// (masters) and run_weights.cpp (packed) only.
+// The visitor over all parameters: each tensor's name, shape, storage and role stand here, once. Included by
+// weights.cpp (masters) and run_weights.cpp (packed) only.
 #pragma once
 #include <fmt/format.h>
 
@@ -70,7 +70,8 @@ class Visitor {
     plain(std::move(name), matrix, std::move(shape), StoredAs::e4m3_128x128, shard, learns);
   }
 
-  void compressor(const std::string& p, CompressorWeightsOf<Matrix>& w, int64_t ratio, bool overlap, int64_t dim, bool learns) {
+  void compressor(const std::string& p, CompressorWeightsOf<Matrix>& w, int64_t ratio, bool overlap, int64_t dim,
+                  bool learns) {
     const int64_t channels = overlap ? 2 * dim : dim;
     plain(p + "ape", w.ape, {ratio, channels}, StoredAs::f32, ShardAxis::replicated, learns);
     plain(p + "wkv.weight", w.wkv, {channels, c.hidden_size}, StoredAs::bf16, ShardAxis::replicated, learns);
@@ -86,7 +87,9 @@ class Visitor {
     linear(p + "wq_b.weight", w.wq_b, {heads_dim, c.q_lora_rank}, ShardAxis::rows);
     linear(p + "wkv.weight", w.wkv, {c.head_dim, c.hidden_size}, ShardAxis::replicated);
     plain(p + "kv_norm.weight", w.kv_norm, {c.head_dim});
-    TensorInfo wo_a{p + "wo_a.weight", {c.o_groups * c.o_lora_rank, heads_dim / c.o_groups}, StoredAs::e4m3_128x128,
+    TensorInfo wo_a{p + "wo_a.weight",
+                    {c.o_groups * c.o_lora_rank, heads_dim / c.o_groups},
+                    StoredAs::e4m3_128x128,
                     ShardAxis::rows};
     wo_a.groups = c.o_groups;
     see(std::move(wo_a), w.wo_a);

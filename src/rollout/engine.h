@@ -1,8 +1,8 @@
 // The rollout engine inside this process: requests in, answers out, one forward pass over the whole batch per step.
 //
 // Every token carries the version of the weights that wrote it. Before the first commit to weights() requests wait. A
-// pass over the batch gives each sequence what it would get alone, to the bit: tokens and log-probs do not depend on the
-// other requests, on chunks, slots or threads, and re-scoring gives the log-probs that generation reported.
+// pass over the batch gives each sequence what it would get alone, to the bit: tokens and log-probs do not depend on
+// the other requests, on chunks, slots or threads, and re-scoring gives the log-probs that generation reported.
 //
 // Threads: any thread may call any function; step, pause and a commit of new weights exclude each other and are served
 // in order of arrival, so a commit takes effect between two steps. health() never waits for a step. One thread calls
@@ -101,10 +101,10 @@ class Engine {
   // One pass; its memory is used again by the next.
   struct Batch {
     std::vector<model::Span> spans;
-    std::vector<int64_t> sequences;  // of each span
-    bool record_experts = false;     // of any of them
-    std::vector<int64_t> ids, rows;  // rows: tokens of the pass whose logits are wanted
-    std::vector<RowUse> uses;        // by row
+    std::vector<int64_t> sequences;            // of each span
+    bool record_experts = false;               // of any of them
+    std::vector<int64_t> ids, rows;            // rows: tokens of the pass whose logits are wanted
+    std::vector<RowUse> uses;                  // by row
     std::vector<std::optional<Draw>> results;  // of each use
     model::Layout layout;
   };

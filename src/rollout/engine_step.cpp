@@ -76,8 +76,8 @@ void Engine::add_uses(const Chunk& chunk) {
   if (answer.request->score) {
     if (chunk.start == 0) answer.output.prompt_log_probs.clear();
     for (int64_t i = 0; i < chunk.count && chunk.start + i + 1 < answer.length(); ++i) {
-      batch_.uses.push_back(
-          {static_cast<int64_t>(batch_.rows.size()), chunk.sequence, answer.token(chunk.start + i + 1), chunk.sequence});
+      batch_.uses.push_back({static_cast<int64_t>(batch_.rows.size()), chunk.sequence,
+                             answer.token(chunk.start + i + 1), chunk.sequence});
       batch_.rows.push_back(end - chunk.count + i);
     }
     if (!drawing.empty() && answer.length() == 1) finish(chunk.sequence, Ended::scored);

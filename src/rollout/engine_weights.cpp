@@ -20,7 +20,9 @@ void EngineWeights::begin(int64_t version, const weight_sync::Manifest&) {
   staged_ = std::make_unique<model::RunWeights>(model::RunWeights::allocate(config_, profile_, device_));
   staged_version_ = version;
   places_.clear();
-  staged_->visit({[&](const model::TensorInfo& info, Tensor& tensor) { places_[info.name] = {info, tensor}; },
+  staged_->visit({[&](const model::TensorInfo& info, Tensor& tensor) {
+                    places_[info.name] = {info, tensor};
+                  },
                   [&](const model::TensorInfo& info, model::Matrix& matrix) {
                     if (info.stack == 0) places_[info.name] = {info, {}, &matrix};
                     for (int64_t e = 0; e < info.stack; ++e)

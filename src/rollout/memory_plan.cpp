@@ -35,13 +35,14 @@ int64_t pass_bytes(const model::Config& c, const EngineSettings& settings) {
     const int64_t ratio = c.compress_ratio(layer);
     if (ratio == 0) continue;
     const bool csa = c.layer_types[static_cast<size_t>(layer)] == model::LayerKind::csa;
-    const int64_t own = csa ? 4 * (c.head_dim + c.index_head_dim) + 3 * c.index_n_heads * c.index_head_dim : 2 * c.head_dim;
+    const int64_t own =
+        csa ? 4 * (c.head_dim + c.index_head_dim) + 3 * c.index_n_heads * c.index_head_dim : 2 * c.head_dim;
     channels = std::max(channels, own);
   }
   const int64_t tokens = settings.max_batch_tokens;
   const int64_t streams = 3 * c.hc_mult * c.hidden_size, inputs = 8 * c.hidden_size;
-  const int64_t attention = 3 * c.q_lora_rank + 4 * c.num_attention_heads * c.head_dim + 3 * c.head_dim +
-                            2 * c.o_groups * c.o_lora_rank;
+  const int64_t attention =
+      3 * c.q_lora_rank + 4 * c.num_attention_heads * c.head_dim + 3 * c.head_dim + 2 * c.o_groups * c.o_lora_rank;
   const int64_t experts = c.num_experts_per_tok * (3 * c.moe_intermediate_size + c.hidden_size) +
                           3 * c.moe_intermediate_size + 2 * c.n_routed_experts;
   const int64_t logits = std::min(kLogitRows, tokens) * c.vocab_size;

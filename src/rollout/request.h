@@ -79,12 +79,12 @@ struct Output {
   std::string text;                   // decoded, without the stop token and what follows from a stop text on; UTF-8
   bool text_cut = false;              // text ends before a stop text
   Ended ended = Ended::cancelled;
-  int64_t matched_token = -1;           // stop_token: which
-  std::string matched_text;             // stop_string: which
-  std::string error;                    // not_finite: what was found
-  int64_t version = -1;                 // that served when it ended; wrote all of prompt_log_probs
-  int64_t num_retractions = 0;          // times its cache was taken away, to be prefilled again
-  bool mixed_cache = false;             // tokens were drawn from a cache that more than one version wrote
+  int64_t matched_token = -1;   // stop_token: which
+  std::string matched_text;     // stop_string: which
+  std::string error;            // not_finite: what was found
+  int64_t version = -1;         // that served when it ended; wrote all of prompt_log_probs
+  int64_t num_retractions = 0;  // times its cache was taken away, to be prefilled again
+  bool mixed_cache = false;     // tokens were drawn from a cache that more than one version wrote
   // With record_experts: of every token that was computed (prompt and response but for the last token), layout in
   // rollout/expert_record.h.
   std::vector<uint16_t> experts;

@@ -61,8 +61,8 @@ class Scheduler {
   const StepPlan& plan();
 
   // The chunk has been computed. Returns the sequences that draw their next token from its last row: its own if it is
-  // computed to its end, and the members that wait for a fork at the prompt's end and have no token yet. Valid until the
-  // next call.
+  // computed to its end, and the members that wait for a fork at the prompt's end and have no token yet. Valid until
+  // the next call.
   const std::vector<int64_t>& computed(const Chunk& chunk);
   void append(int64_t sequence);  // it drew a token
 

@@ -1,9 +1,10 @@
-// The one header that names torch, and the precompiled header of every module above it. Tensors are libtorch's; the
-// names that Furlong uses stand here.
+// The header that names torch, and the precompiled header of every module above it. Tensors are libtorch's; the names
+// that Furlong uses stand here. Operations with a gradient of their own include tensor/autograd.h too, which is kept
+// apart because whatever stands here costs every translation unit seconds.
 #pragma once
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/types.h>
+#include <ATen/ATen.h>
+#include <ATen/TensorIndexing.h>
+#include <ATen/core/grad_mode.h>
 
 #include "base/check.h"  // after torch: c10 has a CHECK of its own
 

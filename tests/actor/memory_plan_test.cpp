@@ -23,8 +23,7 @@ TEST(MemoryPlan, WeightsAndOptimizerStateAreWhatTheActorHolds) {
   }
   const MemoryPlan plan = plan_memory(tiny_config(), settings, 30);
   EXPECT_EQ(plan.masters_bytes, masters);
-  EXPECT_EQ(plan.run_weights_bytes,
-            model::RunWeights::trainable(actor.masters(), settings.precision()).size_bytes());
+  EXPECT_EQ(plan.run_weights_bytes, model::RunWeights::trainable(actor.masters(), settings.precision()).size_bytes());
   EXPECT_EQ(plan.reference_bytes,
             reference + model::RunWeights::frozen(actor.masters(), settings.precision()).size_bytes());
   EXPECT_EQ(plan.moments_bytes, moments);

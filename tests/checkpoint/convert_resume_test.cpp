@@ -140,4 +140,25 @@ TEST_F(Unfinished, AFileWithOtherTensorsIsRefusedByName) {
   expect_refused({"model-00001-of", "other tensors"}, options_, Code::corruption);
 }
 
+// One bit of one code, so that the value is still a number: only the comparison at the end can see it.
+TEST_F(Unfinished, ADamagedFileFailsTheComparisonByTensorAndPlace) {
+  for (const auto& entry : fs::directory_iterator(folder_ / "out.partial")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const tensor::SafetensorsFile file(entry.path());
+    const auto codes = std::find_if(file.tensors().begin(), file.tensors().end(), [](const auto& stored) {
+      return stored.dtype == at::kFloat8_e4m3fn;
+    });
+    if (codes == file.tensors().end()) continue;
+    std::string bytes = base::read_file(entry.path());
+    int64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), 8);
+    bytes[static_cast<size_t>(8 + header_bytes + codes->begin + 3)] ^= 0x10;  // twice or half the value
+    base::write_file_atomic(entry.path(), bytes);
+    expect_refused({entry.path().filename().string(), codes->name, "row 0, column 3", "in/model.safetensors"}, options_,
+                   Code::corruption);
+    return;
+  }
+  FAIL() << "no file of the unfinished folder has e4m3 codes";
+}
+
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "base/expect_error.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/load.h"
@@ -84,6 +86,25 @@ TEST(Convert, ThereAndBackKeepsEveryValueWhereTheFormsAllowIt) {
     EXPECT_EQ(done.verified.rounded.relative_error, 0);
     EXPECT_EQ(done.verified.quantised.relative_error, 0);
     last = out;
+  }
+}
+
+TEST(Convert, TheTensorsAreTheOnesThatTheSaverWrites) {
+  const TemporaryFolder folder;
+  save_in(folder / "f32", "f32");
+  for (const std::string to : {"bf16", "fp8", "fp8_fp4"}) {
+    save_in(folder / to, to);
+    convert(folder / "f32", folder / ("made_" + to), {.to = to});
+    const Stored saved = files_of(folder / to), made = files_of(folder / ("made_" + to));
+    ASSERT_EQ(saved.size(), made.size()) << to;
+    for (const auto& [name, value] : saved) {
+      ASSERT_TRUE(made.contains(name)) << to << ": " << name;
+      const Tensor& converted = made.at(name);
+      ASSERT_EQ(converted.dtype(), value.dtype()) << to << ": " << name;
+      ASSERT_EQ(converted.sizes(), value.sizes()) << to << ": " << name;
+      EXPECT_EQ(std::memcmp(converted.const_data_ptr(), value.const_data_ptr(), value.nbytes()), 0)
+          << to << ": " << name;
+    }
   }
 }
 

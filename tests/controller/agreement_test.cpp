@@ -110,7 +110,8 @@ TEST_P(Agreement, WithoutThePassForOldLogProbsLossAndWeightsAreTheSame) {
   const auto engine = tiny_engine(tiny_settings(GetParam()));
   const std::vector<data::Group> groups = groups_of(*engine);
   double with_pass = 0, without = 0;
-  const auto a = trained(GetParam(), groups, std::nullopt, with_pass), b = trained(GetParam(), groups, kVersion, without);
+  const auto a = trained(GetParam(), groups, std::nullopt, with_pass),
+             b = trained(GetParam(), groups, kVersion, without);
   EXPECT_EQ(with_pass, without);
   for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << name;
 }

@@ -54,7 +54,6 @@ TEST_F(InputsTest, EverythingIsReadAndTheIdsWithoutATokenAreKnown) {
   EXPECT_EQ(inputs.problems.size(), 2u);
   EXPECT_EQ(inputs.demonstrations.size(), 1u);
   EXPECT_EQ(inputs.sets.at(0).problems.size(), 2u);
-  EXPECT_EQ(inputs.valid_vocab, 5);
   EXPECT_EQ(inputs.vocabulary().ids_without_token, (std::vector<int32_t>{5, 6, 7}));
   EXPECT_EQ(inputs.longest, 3 + 5) << "a prompt and the longest answer, or a demonstration with its end";
 }

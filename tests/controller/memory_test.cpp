@@ -34,6 +34,18 @@ class FakeKernel {
 
 TEST(Memory, WithoutControlGroupsItIsMemAvailable) { EXPECT_EQ(FakeKernel().available(), 8 * kMiB); }
 
+TEST(Memory, PeakIsComparedWithThePlan) {
+  Scratch scratch;
+  base::write_file_atomic(scratch.path() / "status", "Name:\tx\nVmHWM:\t    3072 kB\nVmRSS:\t    1024 kB\n");
+  const HeldMemory held = held_memory({.own_status = scratch.path() / "status"});
+  EXPECT_EQ(held.peak, 3 * kMiB);
+  EXPECT_EQ(held.now, 1 * kMiB);
+  EXPECT_EQ(describe_peak({{"a", 1 * kMiB, ""}, {"b", 3 * kMiB, ""}}, held.peak),
+            "memory: 3 MiB at the peak, 0.75 of the 4 MiB planned");
+  EXPECT_GE(held_memory().peak, held_memory().now);
+  EXPECT_GT(held_memory().now, kMiB) << "of this process";
+}
+
 TEST(Memory, ControlGroupLeavesItsLimitMinusUseWithoutFileCache) {
   FakeKernel kernel;
   kernel.write("own", "0::/job\n");

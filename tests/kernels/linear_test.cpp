@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "kernels/reference/linear.h"
+#include "tensor/autograd.h"
 #include "tensor/formats/block_scale.h"
 
 namespace kernels {
@@ -201,6 +202,18 @@ TEST(Linear, GradientsDoNotDependOnThreads) {
     EXPECT_TRUE(at::equal(again[0], expected[0]) && at::equal(again[1], expected[1])) << count;
   }
   base::set_num_threads(threads);
+}
+
+TEST(Linear, AGradientThroughAMatrixPackedForGenerationIsNamedAsOurBug) {
+  Matrix engine({0, 8, 8}, WeightFormat::f32);
+  engine.set(0, random({8, 8}, 23));
+  const Tensor x = random({2, 8}, 24).requires_grad_(true);
+  try {
+    linear(x, engine, Rounding::none);
+    FAIL() << "no error";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("packed for generation"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Linear, OnlyWhatLearnsHasAGradient) {

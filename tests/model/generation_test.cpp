@@ -1,5 +1,5 @@
-// Generation over a cache gives what one full forward pass gives, to the bit, whatever the chunks, the neighbours and the slot's
-// past.
+// Generation over a cache gives what one full forward pass gives, to the bit, whatever the chunks, the neighbours and
+// the slot's past.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -126,8 +126,7 @@ TEST_F(Generation, ABatchOfSequencesInMixedPassesEqualsEachAlone) {
       row += spans[s].count;
     }
   }
-  for (size_t i = 0; i < lengths.size(); ++i)
-    EXPECT_TRUE(at::equal(got[i], full(ids[i]))) << "sequence " << i;
+  for (size_t i = 0; i < lengths.size(); ++i) EXPECT_TRUE(at::equal(got[i], full(ids[i]))) << "sequence " << i;
 }
 
 TEST_F(Generation, AForkedSlotGoesOnAsIfItHadItsOwnPrefill) {
@@ -139,8 +138,7 @@ TEST_F(Generation, AForkedSlotGoesOnAsIfItHadItsOwnPrefill) {
     for (const int64_t slot : {0, 2, 3}) {
       const Tensor ids = at::cat({prefix, random_ids(14, 31 + static_cast<uint64_t>(slot))});
       const Tensor got = in_chunks(ids, prompt, 1, slot, state);
-      EXPECT_TRUE(at::equal(got, full(ids).narrow(0, prompt, 14)))
-          << "slot " << slot << ", prompt of " << prompt;
+      EXPECT_TRUE(at::equal(got, full(ids).narrow(0, prompt, 14))) << "slot " << slot << ", prompt of " << prompt;
     }
   }
 }

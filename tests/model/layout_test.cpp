@@ -1,5 +1,5 @@
-// The integers of a pass: where each token stands and which entries it completes. Which keys a token then sees is tested
-// with the kernels (tests/kernels/attention_test.cpp, compressor_test.cpp).
+// The integers of a pass: where each token stands and which entries it completes. Which keys a token then sees is
+// tested with the kernels (tests/kernels/attention_test.cpp, compressor_test.cpp).
 #include "model/layout.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ model::Config config_with(int64_t window, int64_t csa, int64_t hca) {
 }
 
 TEST(Layout, TokensOfAllSpansStandOneAfterTheOther) {
-  const Layout layout = model::make_layout(config_with(7, 4, 8), std::vector<Span>{{3, 2, 5}, {0, 3, 1}, {9, 1, 0}}, 20);
+  const Layout layout =
+      model::make_layout(config_with(7, 4, 8), std::vector<Span>{{3, 2, 5}, {0, 3, 1}, {9, 1, 0}}, 20);
   EXPECT_EQ(layout.num_tokens, 6);
   EXPECT_EQ(layout.window, 7);
   EXPECT_TRUE(layout.cached);
@@ -34,7 +35,8 @@ TEST(Layout, TokensOfAllSpansStandOneAfterTheOther) {
 
 TEST(Layout, AnEntryIsCompletedByTheLastTokenOfItsBlock) {
   // Positions 3..8: the blocks of 4 that end at 3 and 7; none of 8 but the one that ends at 7.
-  const Layout layout = model::make_layout(config_with(7, 4, 8), std::vector<Span>{{3, 6, 0}, {0, 3, 1}, {0, 4, 2}}, 40);
+  const Layout layout =
+      model::make_layout(config_with(7, 4, 8), std::vector<Span>{{3, 6, 0}, {0, 3, 1}, {0, 4, 2}}, 40);
   EXPECT_EQ(layout.csa.first_new_S, (std::vector<int64_t>{0, 2, 2}));
   EXPECT_EQ(layout.csa.num_new, 3);
   EXPECT_EQ(layout.hca.num_new, 1);

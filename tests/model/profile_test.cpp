@@ -34,9 +34,7 @@ class Profiles : public testing::Test {
   }
   void load(const std::string& dump) { load(dump, model::Profile::parse(dump)); }
   int64_t num_layers() const { return fixture_.config.num_hidden_layers; }
-  model::Pass pass(model::Choices* choices) const {
-    return run_.pass(layout_, fixture_.ids(), nullptr, choices);
-  }
+  model::Pass pass(model::Choices* choices) const { return run_.pass(layout_, fixture_.ids(), nullptr, choices); }
 
   static model::Choices replayed() {
     model::Choices choices;
@@ -127,8 +125,7 @@ TEST_P(RoundingProfiles, ChoicesFromTheReferencesInputsAreTheReferences) {
 TEST_P(RoundingProfiles, TheHeadOnTheReferencesStreamsGivesItsLogits) {
   const at::NoGradGuard no_grad;
   const Tensor streams = fixture_.rows(fmt::format("streams.{}", num_layers() - 1));
-  const double error = relative_l2(run_.logits(streams),
-                                   fixture_.rows("logits"));
+  const double error = relative_l2(run_.logits(streams), fixture_.rows("logits"));
   if (other_fixture()) std::printf("head: relative L2 %.1e\n", error);
   EXPECT_LE(error, kHeadL2);
 }

@@ -178,7 +178,8 @@ TEST(RunWeights, AreTheMastersInF32AndQuantisedFromThePublishedValuesInFp8) {
                         through(layer.ffn.w2[3], tensor::BlockFormat::e2m1)));
   EXPECT_TRUE(at::equal(quantised.at("layers.1.ffn.shared_experts.w1.weight"),
                         through(layer.ffn.shared_w1, tensor::BlockFormat::e4m3)));
-  EXPECT_TRUE(at::equal(quantised.at("layers.1.attn.wo_a.weight"), through(layer.attn.wo_a, tensor::BlockFormat::e4m3)));
+  EXPECT_TRUE(
+      at::equal(quantised.at("layers.1.attn.wo_a.weight"), through(layer.attn.wo_a, tensor::BlockFormat::e4m3)));
   EXPECT_TRUE(at::equal(quantised.at("mtp.0.e_proj.weight"), through(masters.mtp->e_proj, tensor::BlockFormat::e4m3)));
   EXPECT_TRUE(at::equal(quantised.at("layers.1.attn.compressor.wkv.weight"),
                         layer.attn.compressor->wkv.to(at::kBFloat16).to(at::kFloat)));
@@ -208,7 +209,10 @@ TEST(Weights, CompressorNormsAreRoundedUnlessTheyAreStoredF32) {
     config.compressor_norm_f32 = f32;
     Weights weights = Weights::allocate(config, at::kCPU);
     weights.visit([](const TensorInfo&, Tensor& tensor) { tensor.fill_(1.001); });  // lies between two bf16 values
-    return model::RunWeights::frozen(weights, model::Profile::parse("bf16")).layers[1].attn.compressor->norm[0].item<float>();
+    return model::RunWeights::frozen(weights, model::Profile::parse("bf16"))
+        .layers[1]
+        .attn.compressor->norm[0]
+        .item<float>();
   };
   EXPECT_EQ(norm_of(std::nullopt), 1.f);
   EXPECT_EQ(norm_of(false), 1.f);

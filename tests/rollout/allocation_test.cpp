@@ -41,19 +41,40 @@ namespace {
 
 class Allocation : public testing::TestWithParam<const char*> {};
 
+// No two kinds of result have the same size here, so that none finds its memory by the luck of another's.
+model::Config config_of_different_widths() {
+  model::Config config = test::tiny_config();
+  config.hidden_size = 96;
+  config.head_dim = 64;
+  config.index_head_dim = 16;
+  config.q_lora_rank = 24;
+  config.o_lora_rank = 40;
+  config.moe_intermediate_size = 56;
+  config.check("config_of_different_widths");
+  return config;
+}
+
+// Eight answers that go on to 80 tokens.
+void submit_answers(Engine& engine) {
+  for (uint64_t n = 0; n < 8; ++n) engine.submit(test::request(test::random_prompt(20, n), 80, 1, n));
+}
+
 TEST_P(Allocation, ADecodeStepTakesNoMemory) {
   const int before = base::num_threads();
   for (const int threads : {1, 2}) {
     base::set_num_threads(threads);
-    auto engine = std::make_unique<Engine>(test::tiny_config(), test::tiny_settings(GetParam()));
-    test::publish(*engine, test::tiny_weights(), 1);
-    for (uint64_t n = 0; n < 8; ++n) engine->submit(test::request(test::random_prompt(20, n), 100, 1, n));
-    for (int step = 0; step < 40; ++step) engine->step();
+    const model::Config config = config_of_different_widths();
+    auto engine = std::make_unique<Engine>(config, test::tiny_settings(GetParam()));
+    test::publish(*engine, model::Weights::initialise(config, 1), 1);
+    submit_answers(*engine);
+    test::run_all(*engine);  // every kernel has seen the longest of its inputs
+    submit_answers(*engine);
+    for (int step = 0; step < 10; ++step) engine->step();
     allocations = 0;
     counting = true;
-    for (int step = 0; step < 20; ++step) engine->step();  // entries of both kinds are completed on the way
+    for (int step = 0; step < 60; ++step) engine->step();  // entries of both kinds are completed on the way
     counting = false;
-    EXPECT_EQ(allocations, 0) << threads << " threads, in 20 steps";
+    EXPECT_EQ(allocations, 0) << threads << " threads, in 60 steps";
     EXPECT_EQ(engine->health().num_running, 8);
   }
   base::set_num_threads(before);

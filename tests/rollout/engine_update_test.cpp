@@ -2,8 +2,8 @@
 #include <thread>
 
 #include "base/expect_error.h"
-#include "rollout/engine.h"
 #include "model/run_values.h"
+#include "rollout/engine.h"
 #include "rollout/tiny_engine.h"
 #include "weight_sync/session.h"
 

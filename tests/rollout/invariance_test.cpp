@@ -38,8 +38,7 @@ class Invariance : public testing::TestWithParam<const char*> {
   // The answer to one request in an engine of its own, with its prompt in one piece.
   const Output& alone(uint64_t n) {
     auto at = alone_.find(n);
-    if (at == alone_.end())
-      at = alone_.emplace(n, run_one(*tiny_engine(settings(1, 256)), nth_request(n))).first;
+    if (at == alone_.end()) at = alone_.emplace(n, run_one(*tiny_engine(settings(1, 256)), nth_request(n))).first;
     return at->second;
   }
   void expect_alone(const Output& got, uint64_t n, const std::string& what) {
@@ -155,7 +154,8 @@ TEST_P(Invariance, OverTheRecordingOfExperts) {
   const model::Config config = test::tiny_config();
   for (const Output& output : outputs) {
     const size_t tokens = group.prompt_ids.size() + output.response_ids.size() - 1;
-    EXPECT_EQ(output.experts.size(), tokens * static_cast<size_t>(config.num_hidden_layers * config.num_experts_per_tok));
+    EXPECT_EQ(output.experts.size(),
+              tokens * static_cast<size_t>(config.num_hidden_layers * config.num_experts_per_tok));
     const size_t prompt = group.prompt_ids.size() * 8;
     EXPECT_TRUE(std::equal(output.experts.begin(), output.experts.begin() + static_cast<std::ptrdiff_t>(prompt),
                            outputs[0].experts.begin()));

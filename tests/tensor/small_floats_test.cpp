@@ -63,8 +63,8 @@ TEST(SmallFloats, EveryCodeDecodesAsTheOtherImplementationSays) {
     EXPECT_TRUE(same(tensor::ue8m0_to_float(static_cast<uint8_t>(code)), table[code])) << code;
 }
 
-// Rounding is monotone, so the first value of each code says how every f32 is rounded: tried at each, one f32 below, and
-// in the middle of the code's run. Both signs; host and tensor form.
+// Rounding is monotone, so the first value of each code says how every f32 is rounded: tried at each, one f32 below,
+// and in the middle of the code's run. Both signs; host and tensor form.
 TEST(SmallFloats, EveryBoundaryBetweenCodesIsThatOfTheOtherImplementation) {
   for (const SmallFloat& format : kFormats) {
     std::vector<float> values;
@@ -133,8 +133,7 @@ TEST(Fnuz, EveryOcpCodeKeepsItsValueWhenTheScaleIsDoubled) {
 
 // code * scale, f32.
 Tensor fnuz_values(const tensor::FnuzWeight& weight, int64_t rows, int64_t columns) {
-  const Tensor scales =
-      weight.scales.scalar_type() == at::kByte ? tensor::ue8m0_decode(weight.scales) : weight.scales;
+  const Tensor scales = weight.scales.scalar_type() == at::kByte ? tensor::ue8m0_decode(weight.scales) : weight.scales;
   return tensor::e4m3_fnuz_decode(weight.codes) *
          tensor::spread_over_blocks(scales, tensor::BlockFormat::e4m3, rows, columns);
 }

@@ -9,7 +9,8 @@ namespace actor {
 
 using tensor::Tensor;
 
-// sqrt of the sums of squares (kernels/adamw.h) over the tensors, in their order; undefined tensors are left out. NaN or infinity when any value is.
+// sqrt of the sums of squares (kernels/adamw.h) over the tensors, in their order; undefined tensors are left out. NaN
+// or infinity when any value is.
 double global_norm(const std::vector<Tensor>& grads);
 
 // min(1, max_norm / (norm + 1e-6)) for a finite norm. max_norm 0: no limit, 1.

@@ -1,6 +1,8 @@
 // Working memory of a kernel that keeps its capacity from call to call: for thread_local objects, so that a kernel
-// allocates nothing once it has seen its largest input.
+// allocates nothing once it has seen its largest input. It grows to powers of two: an input that becomes a little
+// larger with each call, as the keys of a growing answer, allocates a few times only.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -19,8 +21,9 @@ class Scratch {
   float* floats(int64_t count) {
     if (count <= capacity_) return data_;
     release();
-    data_ = static_cast<float*>(::operator new(static_cast<size_t>(count) * sizeof(float), kAlignment));
-    capacity_ = count;
+    const size_t capacity = std::bit_ceil(static_cast<size_t>(count));
+    data_ = static_cast<float*>(::operator new(capacity * sizeof(float), kAlignment));
+    capacity_ = static_cast<int64_t>(capacity);
     return data_;
   }
 

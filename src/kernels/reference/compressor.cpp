@@ -85,8 +85,9 @@ Tensor pool_entries(const Tensor& kv_TC, const Tensor& score_TC, const Tensor& a
     const Tensor score_BPK =
         rows(biased_TC, state != nullptr ? &state->score_SPC : nullptr, -std::numeric_limits<double>::infinity());
     const Tensor pooled_BK = rounded((at::softmax(score_BPK, 1) * kv_BPK).sum(1), options.rounding);
-    result = reference::kv_rows(pooled_BK, norm_weight, {options.eps, options.rounding, options.grid == EntryGrid::kv_e4m3},
-                     index.first_token_B, table);
+    result =
+        reference::kv_rows(pooled_BK, norm_weight, {options.eps, options.rounding, options.grid == EntryGrid::kv_e4m3},
+                           index.first_token_B, table);
     if (options.grid == EntryGrid::index_e2m1) result = hadamard_e2m1(result);
   }
   if (state != nullptr) {

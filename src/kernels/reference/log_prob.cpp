@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/given.h"
+#include "tensor/autograd.h"
 
 namespace kernels::reference {
 namespace {

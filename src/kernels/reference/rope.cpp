@@ -34,7 +34,8 @@ Tensor rotate(const Tensor& x, const Layout& layout, const RopeTable& table, boo
 Tensor query_heads(const Tensor& x, int64_t num_heads, double eps, const Layout& layout, const RopeTable& table,
                    Rounding rounding) {
   const Tensor heads_THK = x.unflatten(-1, {num_heads, x.size(-1) / num_heads});
-  return reference::rotate(reference::rms_norm(heads_THK, Tensor(), eps, rounding), layout, table, /*inverse=*/false, rounding);
+  return reference::rotate(reference::rms_norm(heads_THK, Tensor(), eps, rounding), layout, table, /*inverse=*/false,
+                           rounding);
 }
 
 Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& options, const Layout& layout,

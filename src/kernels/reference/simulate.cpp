@@ -1,5 +1,6 @@
 // Straight-through rounding as autograd functions around plain tensor operations.
 #include "kernels/reference/simulate.h"
+#include "tensor/autograd.h"
 
 #include <cmath>
 
