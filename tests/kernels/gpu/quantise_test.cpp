@@ -151,7 +151,7 @@ TEST(GpuQuantise, WeightsHaveOneScaleForEachBlockOfEachMatrix) {
       if (s.scale_at(i) == 1) values[static_cast<size_t>(i)] *= 1e-20f;
       if (s.scale_at(i) == 4) values[static_cast<size_t>(i)] = i % 2 == 0 ? 0.0f : -0.0f;
     }
-    if (s.scale_at(std::max<int64_t>(count - 1, 0)) > 4) values.back() = -test::kInfinity;
+    if (count > 0 && s.scale_at(count - 1) > 4) values.back() = -test::kInfinity;
     std::vector<int32_t> amax(static_cast<size_t>(blocks));
     for (int64_t i = 0; i < count; ++i) {
       int32_t& largest = amax[s.scale_at(i)];
