@@ -23,16 +23,13 @@ GPU_FUNCTION float logit_of(const LogitRows& rows, const float* logits, int64_t 
 // NaN where one of them is.
 GPU_FUNCTION float higher(float a, float b) { return is_nan(a) || is_nan(b) ? not_a_number() : (a > b ? a : b); }
 
-// The highest logit; NaN where the row holds a NaN or +inf.
+// The highest logit; NaN where the row holds a NaN.
 GPU_FUNCTION float highest_logit(const Lanes& lanes, const LogitRows& rows, const float* logits,
                                  LogProbMemory& memory) {
   Per<float> highest(lanes);
   lanes.each([&](int lane) {
     float own = -infinity();
-    for (int64_t id = lane; id < rows.vocab; id += lanes.count()) {
-      const float z = logit_of(rows, logits, id);
-      own = higher(own, z < infinity() ? z : not_a_number());
-    }
+    for (int64_t id = lane; id < rows.vocab; id += lanes.count()) own = higher(own, logit_of(rows, logits, id));
     highest[lane] = own;
   });
   join_teams(lanes, highest, [](float a, float b) { return higher(a, b); });

@@ -23,10 +23,9 @@ struct RouterMemory {
   float max, sum;  // of a softmax
 };
 
-// Above all others by value, then lower ids first. Never 0.
+// In the order of values (NaN above all, no -0: a sum with a score, which has none), then lower ids first. Never 0.
 GPU_FUNCTION uint64_t key_of(float score, int32_t id) {
-  const float one_zero = score == 0 ? 0.0f : score;  // -0 ties with 0
-  const auto bits = std::bit_cast<uint32_t>(one_zero);
+  const auto bits = std::bit_cast<uint32_t>(score);
   const uint32_t order = is_nan(score) ? 0xffffffffu : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<uint64_t>(order) << 32 | (0xffffffffu - static_cast<uint32_t>(id));
 }
