@@ -1,6 +1,7 @@
 # A module is a folder of src/: one static library furlong_<name> from all its .cpp files, and one test binary <name>_test from
 # tests/<name>. What it links is what LAYERS says it may include. A folder inside a module can be one of its own (kernels/cpu, without
-# torch); its targets are spelled with "_" for "/".
+# torch); its targets are spelled with "_" for "/". FURLONG_SOURCES_<name> are further sources of a module, FURLONG_PARTS folders of
+# LAYERS that have no library of their own.
 
 # Third-party libraries of the modules that need one beyond fmt and spdlog.
 set(FURLONG_LIBS_data PkgConfig::PCRE2)
@@ -86,6 +87,9 @@ function(furlong_test_folder name)
 endfunction()
 
 function(furlong_module name)
+  if(name IN_LIST FURLONG_PARTS)
+    return()
+  endif()
   furlong_sources(sources "src/${name}" "*.cpp")
   list(FILTER sources EXCLUDE REGEX "/apps/main\\.cpp$")
   set(torch "")
@@ -99,6 +103,7 @@ function(furlong_module name)
   list(TRANSFORM deps REPLACE "/" "_")
   set(folder "${name}")
   string(REPLACE "/" "_" name "${name}")
+  list(APPEND sources ${FURLONG_SOURCES_${name}})
   if(sources)
     add_library(furlong_${name} STATIC ${sources})
     target_include_directories(furlong_${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")

@@ -1,8 +1,11 @@
-// Hyper-connections as autograd functions over the CPU kernels.
+// Hyper-connections as autograd functions over the CPU kernels; on a GPU by its kernels, with the references'
+// gradients.
 #include "kernels/hyper_connection.h"
 
 #include "kernels/cpu/hyper_connection.h"
 #include "kernels/dispatch.h"
+#include "kernels/gpu/hyper_connection.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/hyper_connection.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -193,10 +196,65 @@ struct SinkhornSteps : torch::autograd::Function<SinkhornSteps> {
   }
 };
 
+bool fits_gpu(const Tensor& streams) { return has_gpu_kernel(streams) && streams.size(1) <= cpu::kMaxStreams; }
+
+// -> input, post, comb; of the head input alone. The mix is a product of libtorch.
+variable_list pre_on_gpu(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions& options, bool head) {
+  const auto kernel = [=](const variable_list& in) {
+    const Tensor raw_TX = at::linear(in[0].flatten(1), in[1]);
+    const int64_t t = in[0].size(0), m = in[0].size(1);
+    const auto fresh = [&](at::IntArrayRef sizes) { return at::empty(sizes, in[0].options()); };
+    variable_list out = {fresh({t, in[0].size(2)})};
+    if (!head) out.push_back(fresh({t, m})), out.push_back(fresh({t, m, m}));
+    cpu::HcPreResult result;
+    result.input = mutable_data(out[0]);
+    result.round_bf16 = options.rounding == Rounding::bf16;
+    if (!head) result.post = mutable_data(out[1]), result.comb = mutable_data(out[2]);
+    const OnDevice device(in[0]);
+    gpu::hc_pre(pre_of(in[0], in[2], in[3], options, head), data(raw_TX), result, device.queue());
+    return out;
+  };
+  const auto definition = [=](const variable_list& in) {
+    const reference::HcValues values{in[1], in[2], in[3]};
+    if (head) return variable_list{reference::hc_head(in[0], values, options)};
+    const HcInput out = reference::hc_pre(in[0], values, options);
+    return variable_list{out.input_TD, out.post_TM, out.comb_TMM};
+  };
+  return with_reference_gradient({streams_TMD, weights.fn.values(), weights.base, weights.scale}, kernel, definition);
+}
+
+Tensor post_on_gpu(const variable_list& inputs, Rounding rounding) {
+  const auto kernel = [=](const variable_list& in) {
+    const Tensor result = at::empty_like(in[1]);
+    const OnDevice device(result);
+    gpu::hc_post(post_of(in[0], in[1], in[2], in[3]), rounding == Rounding::bf16, mutable_data(result), device.queue());
+    return variable_list{result};
+  };
+  return with_reference_gradient(inputs, kernel, [=](const variable_list& in) {
+    return variable_list{reference::hc_post(in[0], in[1], in[2], in[3], rounding)};
+  })[0];
+}
+
+Tensor sinkhorn_on_gpu(const Tensor& logits_TMM, int64_t iters, double eps) {
+  const auto kernel = [=](const variable_list& in) {
+    const Tensor comb = at::empty_like(in[0]);
+    const OnDevice device(comb);
+    gpu::sinkhorn(sinkhorn_of(in[0], iters, eps), mutable_data(comb), device.queue());
+    return variable_list{comb};
+  };
+  return with_reference_gradient({logits_TMM}, kernel, [=](const variable_list& in) {
+    return variable_list{reference::sinkhorn(in[0], iters, eps)};
+  })[0];
+}
+
 }  // namespace
 
 HcInput hc_pre(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions& options) {
   check(streams_TMD, weights, /*head=*/false);
+  if (fits_gpu(streams_TMD)) {
+    variable_list out = pre_on_gpu(streams_TMD, weights, options, /*head=*/false);
+    return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
+  }
   if (!on_panels(streams_TMD, weights)) {
     const Tensor fn = weights.fn.values().to(streams_TMD.options());
     return reference::hc_pre(streams_TMD, {fn, weights.base, weights.scale}, options);
@@ -211,6 +269,7 @@ Tensor hc_post(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor&
   CHECK(output_TD.numel() == t * d && post_TM.numel() == t * m && comb_TMM.numel() == t * m * m,
         "{} outputs, {} and {} weights for {} tokens of {} streams of {}", output_TD.numel(), post_TM.numel(),
         comb_TMM.numel(), t, m, d);
+  if (fits_gpu(streams_TMD)) return post_on_gpu({output_TD, streams_TMD, post_TM, comb_TMM}, rounding);
   if (!has_cpu_kernel(streams_TMD) || m > cpu::kMaxStreams) {
     return reference::hc_post(output_TD, streams_TMD, post_TM, comb_TMM, rounding);
   }
@@ -226,6 +285,7 @@ Tensor hc_post(const Tensor& output_TD, const Tensor& streams_TMD, const Tensor&
 
 Tensor hc_head(const Tensor& streams_TMD, const HcWeights& weights, const HcOptions& options) {
   check(streams_TMD, weights, /*head=*/true);
+  if (fits_gpu(streams_TMD)) return pre_on_gpu(streams_TMD, weights, options, /*head=*/true)[0];
   if (!on_panels(streams_TMD, weights)) {
     const Tensor fn = weights.fn.values().to(streams_TMD.options());
     return reference::hc_head(streams_TMD, {fn, weights.base, weights.scale}, options);
@@ -235,6 +295,7 @@ Tensor hc_head(const Tensor& streams_TMD, const HcWeights& weights, const HcOpti
 
 Tensor sinkhorn(const Tensor& logits_TMM, int64_t iters, double eps) {
   CHECK(logits_TMM.dim() == 3 && logits_TMM.size(1) == logits_TMM.size(2) && iters >= 1);
+  if (fits_gpu(logits_TMM)) return sinkhorn_on_gpu(logits_TMM, iters, eps);
   if (!has_cpu_kernel(logits_TMM) || logits_TMM.size(1) > cpu::kMaxStreams) {
     return reference::sinkhorn(logits_TMM, iters, eps);
   }

@@ -8,6 +8,8 @@
 #include "kernels/cpu/log_prob.h"
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
+#include "kernels/gpu/log_prob.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/log_prob.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -108,6 +110,37 @@ class ChunkedLogProbs : public torch::autograd::Function<ChunkedLogProbs> {
   }
 };
 
+// Logits of a chunk by a product of libtorch, then its rows by the kernel.
+LogProbs on_gpu(const Tensor& hidden_ND, const Matrix& head, const Tensor& target_N, const LogProbOptions& options) {
+  LogProbOptions own = options;
+  if (own.absent_V.defined()) own.absent_V = own.absent_V.contiguous();
+  const Tensor target = target_N.contiguous();
+  const auto kernel = [=](const variable_list& in) {
+    const int64_t num_rows = in[0].size(0);
+    const Tensor log_prob_N = at::empty({num_rows}, in[0].options()), entropy_N = at::empty_like(log_prob_N);
+    const OnDevice device(in[0]);
+    gpu::LogitRows rows;
+    rows.absent = own.absent_V.defined() ? own.absent_V.const_data_ptr<bool>() : nullptr;
+    rows.vocab = in[1].size(0);
+    rows.temperature = static_cast<float>(own.temperature);
+    for (int64_t first = 0; first < num_rows; first += own.rows_per_chunk) {
+      rows.rows = std::min(own.rows_per_chunk, num_rows - first);
+      const Tensor logits = at::mm(in[0].narrow(0, first, rows.rows), in[1].t());
+      rows.logits = logits.const_data_ptr<float>();
+      rows.targets = target.const_data_ptr<int64_t>() + first;
+      gpu::log_probs(rows, {log_prob_N.mutable_data_ptr<float>() + first, entropy_N.mutable_data_ptr<float>() + first},
+                     device.queue());
+    }
+    return variable_list{log_prob_N, entropy_N};
+  };
+  const variable_list results =
+      with_reference_gradient({hidden_ND, head.values()}, kernel, [=](const variable_list& in) {
+        const LogProbs values = reference::chunked_log_probs(in[0], in[1], target, own);
+        return variable_list{values.log_prob_N, values.entropy_N};
+      });
+  return {results[0], results[1]};
+}
+
 void check(const Tensor& hidden_ND, const Matrix& head, const Tensor& target_N, const LogProbOptions& options) {
   const MatrixShape& shape = head.shape();
   CHECK(options.temperature > 0 && options.rows_per_chunk > 0);
@@ -144,6 +177,7 @@ void mark_absent(const Tensor& absent_V, float* logits, int64_t rows, int64_t vo
 LogProbs chunked_log_probs(const Tensor& hidden_ND, const Matrix& head, const Tensor& target_N,
                            const LogProbOptions& options) {
   check(hidden_ND, head, target_N, options);
+  if (has_gpu_kernel(hidden_ND)) return on_gpu(hidden_ND, head, target_N, options);
   if (!has_cpu_kernel(hidden_ND)) {
     return reference::chunked_log_probs(hidden_ND, head.leaf().defined() ? head.leaf() : head.values(), target_N,
                                         options);

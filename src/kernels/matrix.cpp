@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "kernels/block_scale.h"
 #include "tensor/formats/ue8m0.h"
 #include "tensor/recycle.h"
 
@@ -72,7 +73,7 @@ void Matrix::set(int64_t index, const tensor::Quantised& quantised) {
   CHECK(is_shape(quantised.scales, tensor::scale_shape({shape_.n, shape_.k}, quantised.format)));
   const at::NoGradGuard no_grad;
   if (!panels_.defined()) {
-    element(values_, shape_, index).copy_(tensor::dequantise_blocks(quantised));
+    element(values_, shape_, index).copy_(kernels::dequantise_blocks(quantised));
     return;
   }
   const Tensor codes = quantised.codes.to(at::kCPU).contiguous();

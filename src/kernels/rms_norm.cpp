@@ -1,9 +1,11 @@
-// The norm of rows as an autograd function over the CPU kernel.
+// The norm of rows as an autograd function over the CPU kernel; on a GPU its kernel, with the reference's gradient.
 #include "kernels/rms_norm.h"
 
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
+#include "kernels/gpu/rms_norm.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/rms_norm.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -54,12 +56,31 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
+// weight: or undefined.
+Tensor on_gpu(const Tensor& x, const Tensor& weight, double eps, Rounding rounding) {
+  variable_list inputs = {x};
+  if (weight.defined()) inputs.push_back(weight);
+  const auto weight_of = [](const variable_list& in) { return in.size() > 1 ? in[1] : Tensor(); };
+  const auto kernel = [=](const variable_list& in) {
+    cpu::NormRows rows = rows_of(in[0], weight_of(in), eps);
+    rows.round_bf16 = rounding == Rounding::bf16;
+    const Tensor y = at::empty_like(in[0]);
+    const OnDevice device(y);
+    gpu::rms_norm(rows, y.mutable_data_ptr<float>(), device.queue());
+    return variable_list{y};
+  };
+  return with_reference_gradient(inputs, kernel, [=](const variable_list& in) {
+    return variable_list{reference::rms_norm(in[0], weight_of(in), eps, rounding)};
+  })[0];
+}
+
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, Rounding rounding) {
   CHECK(x.dim() >= 1 && x.size(-1) >= 1);
   CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1)), "{} weights for {} columns",
         weight.numel(), x.size(-1));
+  if (has_gpu_kernel(x)) return on_gpu(x, weight, eps, rounding);
   if (!has_cpu_kernel(x)) return reference::rms_norm(x, weight, eps, rounding);
   const Tensor input = x.contiguous(), factors = weight.defined() ? weight.contiguous() : weight;
   const bool round_bf16 = rounding == Rounding::bf16;

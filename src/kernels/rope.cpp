@@ -1,10 +1,13 @@
-// Queries, keys and turned rows as autograd functions over the CPU kernels.
+// Queries, keys and turned rows as autograd functions over the CPU kernels; on a GPU by its kernels, with the
+// references' gradients.
 #include "kernels/rope.h"
 
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/dispatch.h"
 #include "kernels/given.h"
+#include "kernels/gpu/rms_norm.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/rope.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -94,15 +97,21 @@ struct NormTurn : torch::autograd::Function<NormTurn> {
   }
 };
 
-Tensor turned(const Tensor& x, const cpu::Turn& turn, bool round_bf16) {
-  Tensor y = tensor::empty(x.sizes());
+// Without the turn.
+cpu::TurnedRows rows_to_turn(const Tensor& x, const Tensor& y, bool round_bf16) {
   cpu::TurnedRows rows;
   rows.x = x.const_data_ptr<float>();
   rows.y = y.mutable_data_ptr<float>();
   rows.k = x.size(-1);
   rows.rows = x.numel() / rows.k;
-  rows.turn = turn;
   rows.round_bf16 = round_bf16;
+  return rows;
+}
+
+Tensor turned(const Tensor& x, const cpu::Turn& turn, bool round_bf16) {
+  Tensor y = tensor::empty(x.sizes());
+  cpu::TurnedRows rows = rows_to_turn(x, y, round_bf16);
+  rows.turn = turn;
   cpu::rotate(rows);
   return y;
 }
@@ -129,6 +138,43 @@ struct Rotate : torch::autograd::Function<Rotate> {
   }
 };
 
+// The angles where a GPU kernel reads them.
+Angles device_angles(const Tensor& x, const Layout& layout, const RopeTable& table) {
+  const auto there = [&](const Tensor& values) { return values.to(x.device()); };
+  return {there(at::tensor(layout.position_T, at::kInt)), there(table.cos_PR), there(table.sin_PR)};
+}
+
+// inputs: x, and the norm's weight if there is one. shape: of the result.
+Tensor norm_turn_on_gpu(const variable_list& inputs, const NormOptions& options, at::IntArrayRef shape,
+                        const Angles& angles, const Operation& reference) {
+  const auto kernel = [&](const variable_list& in) {
+    const cpu::Turn turn =
+        turn_of(angles.position_T.const_data_ptr<int32_t>(), angles.cos_PR, angles.sin_PR, options.rows_per_token);
+    const Tensor y = at::empty(shape, in[0].options());
+    const OnDevice device(y);
+    gpu::rms_norm(rows_of(in[0], in.size() > 1 ? in[1] : Tensor(), options, turn), y.mutable_data_ptr<float>(),
+                  device.queue());
+    return variable_list{y};
+  };
+  return with_reference_gradient(inputs, kernel, reference)[0];
+}
+
+Tensor turn_on_gpu(const Tensor& x, const Layout& layout, const RopeTable& table, bool inverse, Rounding rounding) {
+  const Angles angles = device_angles(x, layout, table);
+  const auto kernel = [&](const variable_list& in) {
+    const Tensor y = at::empty_like(in[0]);
+    cpu::TurnedRows rows = rows_to_turn(in[0], y, rounding == Rounding::bf16);
+    rows.turn = turn_of(angles.position_T.const_data_ptr<int32_t>(), angles.cos_PR, angles.sin_PR, rows_per_token(x));
+    rows.turn.inverse = inverse;
+    const OnDevice device(y);
+    gpu::rotate(rows, device.queue());
+    return variable_list{y};
+  };
+  return with_reference_gradient({x}, kernel, [=](const variable_list& in) {
+    return variable_list{reference::rotate(in[0], layout, table, inverse, rounding)};
+  })[0];
+}
+
 void check(const Tensor& x, const Layout& layout, const RopeTable& table, int64_t k) {
   CHECK(x.dim() >= 2 && x.size(0) == layout.num_tokens &&
             static_cast<int64_t>(layout.position_T.size()) == layout.num_tokens,
@@ -148,8 +194,14 @@ Tensor query_heads(const Tensor& x, int64_t num_heads, double eps, const Layout&
   CHECK(x.dim() == 2 && num_heads >= 1 && x.size(1) % num_heads == 0, "{} columns, {} heads", x.size(-1), num_heads);
   const int64_t k = x.size(1) / num_heads;
   check(x, layout, table, k);
-  if (!has_cpu_kernel(x)) return reference::query_heads(x, num_heads, eps, layout, table, rounding);
   const NormOptions options{k, num_heads, eps, rounding == Rounding::bf16, false};
+  if (has_gpu_kernel(x)) {
+    return norm_turn_on_gpu(
+        {x}, options, {x.size(0), num_heads, k}, device_angles(x, layout, table), [=](const variable_list& in) {
+          return variable_list{reference::query_heads(in[0], num_heads, eps, layout, table, rounding)};
+        });
+  }
+  if (!has_cpu_kernel(x)) return reference::query_heads(x, num_heads, eps, layout, table, rounding);
   const Tensor input = x.contiguous();
   if (needs_gradient(x)) {
     return NormTurn::apply(input, std::optional<Tensor>(), options, layout, table).view({x.size(0), num_heads, k});
@@ -163,8 +215,14 @@ Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& opti
   CHECK(x.dim() == 2 && norm_weight.dim() == 1 && norm_weight.size(0) == x.size(1), "{} weights for {} columns",
         norm_weight.numel(), x.size(-1));
   check(x, layout, table, x.size(1));
-  if (!has_cpu_kernel(x)) return reference::kv_rows(x, norm_weight, options, layout, table);
   const NormOptions norm{x.size(1), 1, options.eps, options.rounding == Rounding::bf16, options.simulate};
+  if (has_gpu_kernel(x)) {
+    return norm_turn_on_gpu({x, norm_weight}, norm, x.sizes(), device_angles(x, layout, table),
+                            [=](const variable_list& in) {
+                              return variable_list{reference::kv_rows(in[0], in[1], options, layout, table)};
+                            });
+  }
+  if (!has_cpu_kernel(x)) return reference::kv_rows(x, norm_weight, options, layout, table);
   const Tensor input = x.contiguous(), weight = norm_weight.contiguous();
   if (needs_gradient(x) || needs_gradient(norm_weight))
     return NormTurn::apply(input, given(weight), norm, layout, table);
@@ -173,6 +231,7 @@ Tensor kv_rows(const Tensor& x, const Tensor& norm_weight, const KvOptions& opti
 
 Tensor rotate(const Tensor& x, const Layout& layout, const RopeTable& table, bool inverse, Rounding rounding) {
   check(x, layout, table, x.size(-1));
+  if (has_gpu_kernel(x)) return turn_on_gpu(x, layout, table, inverse, rounding);
   if (!has_cpu_kernel(x)) return reference::rotate(x, layout, table, inverse, rounding);
   const Tensor input = x.contiguous();
   const bool round_bf16 = rounding == Rounding::bf16;

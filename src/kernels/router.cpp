@@ -1,9 +1,11 @@
-// Routing: CPU kernels for f32 logits, the reference elsewhere.
+// Routing: CPU and GPU kernels for f32 logits, the reference elsewhere.
 #include "kernels/router.h"
 
 #include <algorithm>
 
 #include "kernels/dispatch.h"
+#include "kernels/gpu/router.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/router.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -76,12 +78,38 @@ void look_up(const Tensor& tid2eid_VA, const Tensor& ids_T, int32_t* expert) {
   }
 }
 
+bool fits_gpu(const Tensor& logits_TE, int64_t per_token) {
+  return has_gpu_kernel(logits_TE) && logits_TE.size(1) <= gpu::kMostExperts && per_token <= cpu::kMostChosen;
+}
+
+Tensor weights_on_gpu(const Tensor& logits_TE, const Tensor& expert_TA, const RouterOptions& options) {
+  const Tensor expert = expert_TA.contiguous();
+  const auto kernel = [&](const variable_list& in) {
+    const Tensor weight_TA = at::empty(expert.sizes(), in[0].options());
+    const OnDevice device(weight_TA);
+    gpu::expert_weights(input_of(in[0], expert.size(1), options), expert.const_data_ptr<int32_t>(),
+                        weight_TA.mutable_data_ptr<float>(), device.queue());
+    return variable_list{weight_TA};
+  };
+  return with_reference_gradient({logits_TE}, kernel, [=](const variable_list& in) {
+    return variable_list{reference::expert_weights(in[0], expert, options)};
+  })[0];
+}
+
 }  // namespace
 
 Tensor best_experts(const Tensor& logits_TE, const Tensor& bias_E, const RouterOptions& options) {
   CHECK(logits_TE.dim() == 2 && bias_E.dim() == 1 && bias_E.size(0) == logits_TE.size(1));
-  if (!has_cpu_kernel(logits_TE)) return reference::best_experts(logits_TE, bias_E, options);
+  const bool on_gpu = fits_gpu(logits_TE, options.experts_per_token);
+  if (!on_gpu && !has_cpu_kernel(logits_TE)) return reference::best_experts(logits_TE, bias_E, options);
   const Tensor logits = logits_TE.contiguous(), bias = bias_E.contiguous();
+  if (on_gpu) {
+    const Tensor expert_TA = at::empty({logits.size(0), options.experts_per_token}, logits.options().dtype(at::kInt));
+    const OnDevice device(logits);
+    gpu::best_experts(input_of(logits, options.experts_per_token, options), bias.const_data_ptr<float>(),
+                      expert_TA.mutable_data_ptr<int32_t>(), device.queue());
+    return expert_TA;
+  }
   Tensor expert_TA = tensor::empty({logits.size(0), options.experts_per_token}, at::kInt);
   cpu::best_experts(input_of(logits, options.experts_per_token, options), bias.const_data_ptr<float>(),
                     expert_TA.mutable_data_ptr<int32_t>());
@@ -90,6 +118,7 @@ Tensor best_experts(const Tensor& logits_TE, const Tensor& bias_E, const RouterO
 
 Tensor expert_weights(const Tensor& logits_TE, const Tensor& expert_TA, const RouterOptions& options) {
   CHECK(logits_TE.dim() == 2 && expert_TA.dim() == 2 && expert_TA.size(0) == logits_TE.size(0));
+  if (fits_gpu(logits_TE, expert_TA.size(1))) return weights_on_gpu(logits_TE, expert_TA, options);
   if (!has_cpu_kernel(logits_TE)) return reference::expert_weights(logits_TE, expert_TA, options);
   const Tensor logits = logits_TE.contiguous(), expert = expert_TA.contiguous();
   check_ids(expert, logits.size(1));

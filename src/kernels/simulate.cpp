@@ -2,7 +2,8 @@
 #include "kernels/simulate.h"
 
 #include "kernels/cpu/simulate.h"
-#include "kernels/dispatch.h"
+#include "kernels/gpu/quantise.h"
+#include "kernels/gpu_dispatch.h"
 #include "kernels/reference/simulate.h"
 #include "tensor/autograd.h"
 #include "tensor/recycle.h"
@@ -27,14 +28,20 @@ Tensor rounded_values(const Tensor& values) {
 
 Tensor simulated_values(const Tensor& values, int64_t group, BlockFormat format) {
   const Tensor input = values.contiguous();
-  Tensor result = tensor::empty(input.sizes());
+  const bool on_gpu = has_gpu_kernel(input);
+  Tensor result = on_gpu ? at::empty_like(input) : tensor::empty(input.sizes());
   cpu::GroupedRows rows;
   rows.from = input.const_data_ptr<float>();
   rows.to = result.mutable_data_ptr<float>();
   rows.columns = input.size(-1);
   rows.rows = input.numel() / std::max<int64_t>(rows.columns, 1);
   rows.group = group;
-  cpu::simulate_groups(rows, format);
+  if (on_gpu) {
+    const OnDevice device(input);
+    gpu::simulate_groups(rows, format, device.queue());
+  } else {
+    cpu::simulate_groups(rows, format);
+  }
   return result;
 }
 
@@ -59,7 +66,7 @@ Tensor round_bf16(const Tensor& values) {
 
 Tensor simulate_groups(const Tensor& values, int64_t group, BlockFormat format) {
   CHECK(group > 0 && values.dim() > 0);
-  if (!has_cpu_kernel(values)) return reference::simulate_groups(values, group, format);
+  if (!has_cpu_kernel(values) && !has_gpu_kernel(values)) return reference::simulate_groups(values, group, format);
   return needs_gradient(values) ? SimulateGroups::apply(values, group, format)
                                 : simulated_values(values, group, format);
 }

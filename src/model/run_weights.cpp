@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/block_scale.h"
 #include "model/weights_visitor.h"
 
 namespace model {
@@ -63,8 +64,8 @@ RunWeights RunWeights::trainable(const Weights& masters, const Profile& profile)
                      matrix = Matrix::trainable(own, product_format(info, profile), std::nullopt);
                      return;
                    }
-                   const tensor::Quantised quantised = tensor::quantise_blocks(published, *format);
-                   Tensor own = tensor::dequantise_blocks(quantised);
+                   const tensor::Quantised quantised = kernels::quantise_blocks(published, *format);
+                   Tensor own = kernels::dequantise_blocks(quantised);
                    if (info.groups > 0) {
                      own = own.view({info.groups, -1, own.size(1)});
                      matrix = Matrix::trainable(own, product_format(info, profile), std::nullopt);
@@ -135,7 +136,7 @@ Tensor run_value(const TensorInfo& info, const Tensor& published, const Profile&
   if (info.stored_as == StoredAs::i64)
     return published.to(at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
   if (const auto format = run_format(info, profile))
-    return tensor::dequantise_blocks(tensor::quantise_blocks(published, *format));
+    return kernels::dequantise_blocks(kernels::quantise_blocks(published, *format));
   return published.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
 }
 
@@ -148,7 +149,7 @@ void set_matrix(const TensorInfo& info, const Profile& profile, const Tensor& pu
   }
   const auto format = run_format(info, profile);
   if (!format) return matrix.set(index, published_NK);
-  matrix.set(index, tensor::quantise_blocks(published_NK, *format));
+  matrix.set(index, kernels::quantise_blocks(published_NK, *format));
 }
 
 }  // namespace model

@@ -13,7 +13,7 @@ namespace {
 TEST(PassAtK, EqualsTheGoldenVectors) {
   // Vectors in f64 with 17 digits; the product of up to 1000 factors rounds each to 2^-53.
   constexpr double kTolerance = 1e-12;
-  const std::string path = std::string(FURLONG_SOURCE_DIR) + "/tests/golden/metrics/pass_at_k.jsonl";
+  const std::string path = FURLONG_SOURCE_DIR "/tests/golden/metrics/pass_at_k.jsonl";
   std::ifstream file(path);
   int vectors = 0;
   for (std::string line; std::getline(file, line); ++vectors) {

@@ -3,7 +3,6 @@
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -14,8 +13,7 @@
 namespace test {
 namespace {
 
-// What a pass called: every operator, and those that read a value of a tensor ("outermost operator > reader"). Left
-// out: the CPU kernel of _grouped_mm, which reads its group ends from the host memory where they lie.
+// What a pass called: every operator, and those that read a value of a tensor ("outermost operator > reader").
 struct Calls {
   std::set<std::string> operators, reads;
   std::vector<std::string> open;
@@ -33,9 +31,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   const std::string name = function.name();
   calls().operators.insert(name);
   const auto& open = calls().open;
-  const bool in_grouped_mm = std::find(open.begin(), open.end(), "aten::_grouped_mm") != open.end();
-  if (kReaders.count(name) > 0 && !in_grouped_mm)
-    calls().reads.insert((open.empty() ? "" : open.front() + " > ") + name);
+  if (kReaders.count(name) > 0) calls().reads.insert((open.empty() ? "" : open.front() + " > ") + name);
   calls().open.push_back(name);
   return nullptr;
 }

@@ -121,7 +121,6 @@ TEST(Layers, TorchIsIncludedByTwoHeaders) {
   // What tensor.h does not bring and must be included by name, where it is used.
   const std::map<std::string, std::string> allowed = {
       {"ATen/Parallel.h", ""},  // any file: costs nothing beyond tensor.h
-      {"ATen/ops/_grouped_mm.h", "src/kernels/reference/experts.cpp"},
       {"torch/csrc/autograd/functions/utils.h", "src/model/recompute.cpp"},
   };
   for (const SourceFile& file : src()) {

@@ -99,12 +99,13 @@ inline SourceFile read_source(const fs::path& root, const fs::path& path) {
   return file;
 }
 
-// All .h and .cpp files below a folder of the root, by path.
+// All .h, .cpp and .cu files below a folder of the root, by path.
 inline std::vector<SourceFile> sources_below(const fs::path& root, const std::string& folder) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
     const std::string extension = entry.path().extension().string();
-    if (entry.is_regular_file() && (extension == ".h" || extension == ".cpp")) paths.push_back(entry.path());
+    if (entry.is_regular_file() && (extension == ".h" || extension == ".cpp" || extension == ".cu"))
+      paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   std::vector<SourceFile> files;

@@ -49,7 +49,7 @@ TEST(Words, FilesAndTypesHaveTellingNames) {
 }
 
 TEST(Words, FileNamesAreSnakeCase) {
-  static const std::regex snake(R"([a-z0-9_]+\.(h|cpp))");
+  static const std::regex snake(R"([a-z0-9_]+\.(h|cpp|cu))");
   for (const SourceFile& file : below({"src", "tests", "benchmarks"})) {
     EXPECT_TRUE(std::regex_match(fs::path(file.path).filename().string(), snake)) << file.path;
   }

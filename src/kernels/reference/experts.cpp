@@ -1,32 +1,13 @@
-// Rows sorted by expert, grouped products over them, and the sum in the order of the experts.
+// Rows sorted by expert, products over tiles of them, and the sum in the order of the experts.
 #include "kernels/reference/experts.h"
 
-#include <ATen/ops/_grouped_mm.h>
+#include <algorithm>
 
 #include "kernels/reference/linear.h"
 #include "kernels/reference/simulate.h"
-#include "tensor/autograd.h"
 
 namespace kernels::reference {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct GroupedProduct : torch::autograd::Function<GroupedProduct> {
-  static Tensor forward(AutogradContext* context, const Tensor& x_PK, const Tensor& weight_ENK, const Tensor& ends_E) {
-    context->save_for_backward({x_PK, weight_ENK, ends_E});
-    return at::_grouped_mm(x_PK, weight_ENK.transpose(1, 2), ends_E);
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor dy = gradients[0].contiguous();
-    Tensor dx, dweight;
-    if (context->needs_input_grad(0)) dx = at::_grouped_mm(dy, saved[1], saved[2]);
-    if (context->needs_input_grad(1)) dweight = at::_grouped_mm(dy.t(), saved[0], saved[2]);
-    return {dx, dweight, Tensor()};
-  }
-};
 
 // Rows of a matrix. The gradient is summed in index order (deterministic).
 Tensor gather_rows(const Tensor& rows, const Tensor& index) { return at::embedding(rows, index); }
@@ -41,19 +22,26 @@ Tensor activated(const Tensor& gate, const Tensor& up, const Tensor& weight, con
 
 }  // namespace
 
+// Each expert's rows in tiles of B rows, the last one filled up: a tile has one expert, and there are at most
+// (P + (B - 1) * experts in use) / B of them, a number that does not depend on the routing. So nobody reads on the host
+// where an expert's rows end, as at::_grouped_mm does for f32 (P rows, J tiles).
 Tensor expert_products(const Tensor& x_PK, const Tensor& weight_ENK, const Tensor& expert_P) {
-  if (x_PK.scalar_type() == at::kDouble) {  // which _grouped_mm does not take: a matrix for each row, for small tests
-    return at::bmm(weight_ENK.index_select(0, expert_P), x_PK.unsqueeze(2)).squeeze(2);
-  }
-  const Tensor ends_E = at::searchsorted(expert_P, at::arange(weight_ENK.size(0), expert_P.options()),
-                                         /*out_int32=*/true, /*right=*/true);
-  constexpr int64_t kAligned = 4;  // _grouped_mm wants rows of whole 16 bytes
-  const int64_t num_out = weight_ENK.size(1), more_out = -num_out & (kAligned - 1),
-                more_in = -weight_ENK.size(2) & (kAligned - 1);
-  if (more_out == 0 && more_in == 0) return GroupedProduct::apply(x_PK, weight_ENK, ends_E);
-  const Tensor input = at::constant_pad_nd(x_PK, {0, more_in}),
-               weight = at::constant_pad_nd(weight_ENK, {0, more_in, 0, more_out});
-  return GroupedProduct::apply(input, weight, ends_E).narrow(1, 0, num_out);
+  const int64_t rows = x_PK.size(0), experts = weight_ENK.size(0), n = weight_ENK.size(1), k = weight_ENK.size(2);
+  const int64_t tile =
+      std::max<int64_t>((rows + experts - 1) / experts, 1);  // about as many copies of a weight as there are experts
+  const int64_t num_tiles = (rows + (tile - 1) * std::min(experts, rows)) / tile;
+  const auto count = [&](int64_t to) { return at::arange(to, expert_P.options()); };
+  const Tensor begin_E = at::searchsorted(expert_P, count(experts));
+  const Tensor end_E = at::searchsorted(expert_P, count(experts), /*out_int32=*/false, /*right=*/true);
+  const Tensor end_tile_E = (end_E - begin_E + (tile - 1)).floor_divide(tile).cumsum(0);
+  const Tensor begin_tile_E = at::cat({count(1), end_tile_E.narrow(0, 0, experts - 1)});
+  const Tensor place_P = (begin_tile_E * tile - begin_E).index_select(0, expert_P) + count(rows);
+  const Tensor expert_J =
+      at::searchsorted(end_tile_E, count(num_tiles), /*out_int32=*/false, /*right=*/true).clamp_max(experts - 1);
+  const Tensor row_JB = at::full({num_tiles * tile}, rows, expert_P.options()).scatter(0, place_P, count(rows));
+  const Tensor tiles_JBK = gather_rows(at::constant_pad_nd(x_PK, {0, 0, 0, 1}), row_JB).view({num_tiles, tile, k});
+  const Tensor weight_JNK = gather_rows(weight_ENK.flatten(1), expert_J).view({num_tiles, n, k});
+  return gather_rows(at::bmm(tiles_JBK, weight_JNK.transpose(1, 2)).flatten(0, 1), place_P);
 }
 
 Tensor routed_experts(const Tensor& x, const Tensor& expert_TA, const Tensor& weight_TA, const Tensor& shared,
