@@ -27,8 +27,15 @@ struct FileFacts {
 };
 
 FileFacts facts_of(const fs::path& path) {
+  constexpr size_t kPiece = size_t{1} << 24;  // of a mapped file that is in memory at once
   const base::MappedFile file(path);
-  return {static_cast<int64_t>(file.bytes().size()), base::hash_text(base::hash64(file.bytes()))};
+  base::Hash64 hash;
+  for (size_t at = 0; at < file.bytes().size(); at += kPiece) {
+    const auto piece = file.bytes().subspan(at, std::min(kPiece, file.bytes().size() - at));
+    hash.update(piece);
+    file.release(at, piece.size());
+  }
+  return {static_cast<int64_t>(file.bytes().size()), base::hash_text(hash.digest())};
 }
 
 // The manifest's line for a file. Error{corruption} where it is not as write_step writes it.
