@@ -61,10 +61,12 @@ GPU_FUNCTION void add_blocks(const Lanes& lanes, const LogitRows& rows, const fl
   });
   lanes.each([&](int lane) {
     if (lane % kTeam > 1) return;
-    const float* parts = (lane % kTeam == 0 ? memory.total : memory.weighted) + lane / kTeam * kTeam;
+    // Pointers: a choice between two arrays that is then indexed is compiled wrongly by g++ 12 with sanitizers.
+    const float* const parts = lane % kTeam == 0 ? memory.total : memory.weighted;
+    float* const sums = lane % kTeam == 0 ? memory.team_total : memory.team_weighted;
     float sum = 0;
-    for (int i = 0; i < kTeam; ++i) sum = sum + parts[i];
-    (lane % kTeam == 0 ? memory.team_total : memory.team_weighted)[lane / kTeam] = sum;
+    for (int i = 0; i < kTeam; ++i) sum = sum + parts[lane / kTeam * kTeam + i];
+    sums[lane / kTeam] = sum;
   });
   lanes.each([&](int lane) {
     if (lane > 1) return;
