@@ -1,5 +1,5 @@
-// torch's autograd: functions with a backward of their own, gradients of a graph. The only header beside tensor/tensor.h
-// that names torch.
+// torch's autograd: functions with a backward of their own, gradients of a graph. The only header beside
+// tensor/tensor.h that names torch.
 #pragma once
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>

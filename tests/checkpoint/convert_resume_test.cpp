@@ -145,9 +145,8 @@ TEST_F(Unfinished, ADamagedFileFailsTheComparisonByTensorAndPlace) {
   for (const auto& entry : fs::directory_iterator(folder_ / "out.partial")) {
     if (entry.path().extension() != ".safetensors") continue;
     const tensor::SafetensorsFile file(entry.path());
-    const auto codes = std::find_if(file.tensors().begin(), file.tensors().end(), [](const auto& stored) {
-      return stored.dtype == at::kFloat8_e4m3fn;
-    });
+    const auto codes = std::find_if(file.tensors().begin(), file.tensors().end(),
+                                    [](const auto& stored) { return stored.dtype == at::kFloat8_e4m3fn; });
     if (codes == file.tensors().end()) continue;
     std::string bytes = base::read_file(entry.path());
     int64_t header_bytes = 0;
