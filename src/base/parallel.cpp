@@ -63,7 +63,9 @@ class Threads {
   }
 
  private:
-  static constexpr int kSpins = 2000;  // about 20 to 60 microseconds
+  // 0.1 to 0.2 ms: longer than what one thread does alone between two kernels of a decode step (with a fifth of it two
+  // threads slept through most of their work), short for whoever else wants the core.
+  static constexpr int kSpins = 8000;
 
   void start(int count) {
     CHECK(count >= 1, "{} threads", count);

@@ -1,6 +1,5 @@
-// The threads that kernels run on: one set for the process, the caller's thread among them. They wait for work for a
-// few microseconds, then sleep: on cores that others use too, a thread that keeps spinning takes the time it is waiting
-// for.
+// The threads that kernels run on: one set for the process, the caller's thread among them. They wait for work for 0.1
+// to 0.2 ms, then sleep: on cores that others use too, a thread that keeps spinning takes the time it is waiting for.
 //
 // Threads: any thread may call. When two call at the same time, or a body calls again, the second runs on its own
 // thread alone. A caller never waits for a sleeping thread that has not begun.
