@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
-#include "apps/commands.h"
+#include "apps/captured.h"
 #include "base/expect_error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -15,13 +13,9 @@
 namespace {
 
 using base::Code;
+using test::Ran;
 using testing::AllOf;
 using testing::HasSubstr;
-
-struct Ran {
-  int code = -1;
-  std::string output;
-};
 
 class Compare : public testing::Test {
  protected:
@@ -35,17 +29,7 @@ class Compare : public testing::Test {
   }
   Ran compare(const std::string& a, const std::string& b, std::vector<std::string> options) {
     options.insert(options.begin(), {a, b});
-    testing::internal::CaptureStdout();
-    Ran ran;
-    try {
-      ran.code = apps::run_compare({"furlong", options});
-    } catch (...) {
-      testing::internal::GetCapturedStdout();
-      throw;
-    }
-    std::fflush(stdout);
-    ran.output = testing::internal::GetCapturedStdout();
-    return ran;
+    return test::run(apps::run_compare, options);
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   std::string tokens() const { return "--tokens=" + at("tokens.jsonl"); }
@@ -86,10 +70,8 @@ TEST_F(Compare, JsonIsOneLineOfJson) {
 // What `furlong score` computes, written as a file of log-probs, is what a side computes: an independent way in.
 TEST_F(Compare, AFileIsComparedAtItsTemperatureAndItsTokens) {
   const auto score = [&](double temperature) {
-    testing::internal::CaptureStdout();
-    apps::run_score({"furlong", {at("m"), at("tokens.jsonl"), fmt::format("--temperature={}", temperature)}});
-    std::fflush(stdout);
-    return testing::internal::GetCapturedStdout();
+    return test::run(apps::run_score, {at("m"), at("tokens.jsonl"), fmt::format("--temperature={}", temperature)})
+        .output;
   };
   base::write_file_atomic(folder_ / "tokens.jsonl",
                           "{\"ids\": [5, 17, 3, 9, 11, 2, 30, 31, 32, 8, 1, 2]}\n{\"ids\": [4, 4, 4, 1]}\n");

@@ -2,9 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
-#include "apps/commands.h"
+#include "apps/captured.h"
 #include "base/json.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/save.h"
@@ -12,28 +10,11 @@
 
 namespace {
 
+using test::Ran;
+using test::run;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Ran {
-  int code = -1;
-  std::string output;
-};
-
-Ran run(int (*command)(const apps::Call&), const apps::Arguments& arguments) {
-  testing::internal::CaptureStdout();
-  Ran ran;
-  try {
-    ran.code = command({"furlong", arguments});
-  } catch (...) {
-    testing::internal::GetCapturedStdout();
-    throw;
-  }
-  std::fflush(stdout);
-  ran.output = testing::internal::GetCapturedStdout();
-  return ran;
-}
 
 Ran inspect(const std::filesystem::path& folder, const std::string& option = "--json=false") {
   return run(apps::run_inspect, {folder.string(), option});
