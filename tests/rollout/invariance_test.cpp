@@ -70,6 +70,32 @@ TEST_P(Invariance, OverChunksOfThePrompt) {
   }
 }
 
+// Longer than any chunk, answered and scored again in chunks of which the last is not full.
+TEST_P(Invariance, OverChunksOfALongPrompt) {
+  Request r = request(random_prompt(600, 77), 8, 1, 77);
+  r.sampling.temperature = kTemperature;
+  const auto engine_of = [&](int64_t chunk) {
+    EngineSettings s = settings(2, chunk);
+    s.max_context = 640;
+    s.max_batch_tokens = 640;
+    return tiny_engine(s);
+  };
+  const Output whole = run_one(*engine_of(640), r);
+  Request score;
+  score.prompt_ids = joined(r.prompt_ids, whole.response_ids);
+  score.score = true;
+  score.input_logprob_temperature = kTemperature;
+  for (const int64_t chunk : {3, 64, 256, 640}) {
+    const Output got = run_one(*engine_of(chunk), r);
+    EXPECT_EQ(got.response_ids, whole.response_ids) << "chunks of " << chunk;
+    EXPECT_EQ(got.log_probs, whole.log_probs) << "chunks of " << chunk;
+    const auto scored = run_one(*engine_of(chunk), score).prompt_log_probs;
+    EXPECT_EQ(std::vector<float>(scored.end() - static_cast<std::ptrdiff_t>(whole.log_probs.size()), scored.end()),
+              whole.log_probs)
+        << "chunks of " << chunk;
+  }
+}
+
 TEST_P(Invariance, OverTheOrderOfRequests) {
   const auto engine = tiny_engine(settings(3));
   for (uint64_t n = 10; n-- > 0;) engine->submit(nth_request(n));

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
@@ -23,55 +22,56 @@ namespace HWY_NAMESPACE {
 
 #if HWY_NATIVE_FMA
 
-constexpr int kWide = kLanes == 16 ? 2 : 1;  // panels that have two vectors an output row
-
-// Calls kernel on groups of `width` panels as long as there are as many, and moves the tile behind them.
-HWY_INLINE void walk(void (*kernel)(const Tile&), int64_t width, Tile& tile, int64_t& panels) {
-  for (; panels >= width; panels -= width) {
-    kernel(tile);
-    tile.panel += width * tile.panel_stride;
-    tile.column += width * kPanel;
-    if (tile.scales) tile.scales += width * tile.scale_stride;
-  }
-}
-
-// Rows up to which a tile is two panels wide: as many sums as there are registers beside what decoding needs.
+// Rows and panels of a tile: as many sums as the registers hold beside what decoding needs, and at least eight of them
+// where that is possible: a core begins two multiply-adds a cycle and ends each four cycles later.
 template <class Source>
-constexpr int kWideRows = Source::kFormat == WeightFormat::f32 ? 3 : 2;
+constexpr bool kDecodes = Source::kFormat != WeightFormat::f32;
+template <class Source>
+constexpr int kMaxRows = kLanes == 16                            ? 8
+                         : Source::kFormat == WeightFormat::e2m1 ? 4
+                                                                 : 6;
+template <class Source>
+constexpr int panels_of(int rows) {
+  if (kLanes == 16) return rows == 1 ? 8 : rows <= (kDecodes<Source> ? 4 : 6) ? 4 : 2;
+  if (rows == 1) return Source::kFormat == WeightFormat::e2m1 ? 2 : 4;
+  return rows <= 3 && Source::kGroup <= 2 ? 2 : 1;
+}
 
-// All panels, for `rows` rows of at most six.
-template <class One, class Source, WeightFormat kFormat>
+// What stays in the nearest cache while more rows than one tile's pass: blocks of k of some panels, 16 KiB where that
+// cache may be 32 KiB, 32 KiB where it is 48.
+constexpr int64_t kBlock = 128, kBlockPanels = kLanes == 16 ? 4 : 2;
+// Above so many rows a block is decoded once for all of them.
+template <class Source>
+constexpr int64_t kDecodeAbove = Source::kFormat == WeightFormat::bf16 ? 24 : kMaxRows<Source>;
+
+// Calls tiles of P panels as long as there are as many, then narrower ones, and moves behind them.
+template <class Source, WeightFormat kFormat, int R, int P>
+HWY_INLINE void walk(Tile& tile, int64_t& panels) {
+  for (; panels >= P; panels -= P) {
+    multiply_tile<Source, kFormat, R, P>(tile);
+    tile.panel += P * tile.panel_stride;
+    tile.column += P * kPanel;
+    if (tile.scales) tile.scales += P * tile.scale_stride;
+  }
+  if constexpr (P > 1) walk<Source, kFormat, R, P / 2>(tile, panels);
+}
+
+// All panels, for `rows` rows of at most kMaxRows.
+template <class Source, WeightFormat kFormat, int R = kMaxRows<Source>>
 HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
-  const auto walk_all = [&](auto row_count) HWY_ATTR {
-    constexpr int R = decltype(row_count)::value;
-    using S = std::conditional_t<R == 1, One, Source>;
-    if constexpr (R == 1) walk(multiply_tile<S, kFormat, R, 4>, 4, tile, panels);
-    if constexpr (R <= kWideRows<S> || kWide == 2) walk(multiply_tile<S, kFormat, R, 2>, 2, tile, panels);
-    walk(multiply_tile<S, kFormat, R, 1>, 1, tile, panels);
-  };
-  switch (rows) {
-    case 1:
-      return walk_all(std::integral_constant<int, 1>());
-    case 2:
-      return walk_all(std::integral_constant<int, 2>());
-    case 3:
-      return walk_all(std::integral_constant<int, 3>());
-    case 4:
-      return walk_all(std::integral_constant<int, 4>());
-    case 5:
-      return walk_all(std::integral_constant<int, 5>());
-    default:
-      return walk_all(std::integral_constant<int, 6>());
+  if (rows == R) {
+    walk<Source, kFormat, R, panels_of<Source>(R)>(tile, panels);
+  } else if constexpr (R > 1) {
+    multiply_rows<Source, kFormat, R - 1>(tile, rows, panels);
   }
 }
 
-// Rows in tiles of at most `most`, as even as possible.
+// Rows in tiles of `most`; a last one of less than four shares with the one before.
 template <class Body>
 HWY_INLINE void for_tiles(int64_t rows, int64_t most, const Body& body) {
-  const int64_t tiles = ceil_div(rows, most);
-  int64_t row = 0;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t count = (rows - row) / (tiles - i);
+  for (int64_t row = 0; row < rows;) {
+    const int64_t left = rows - row;
+    const int64_t count = left <= most ? left : left - most >= 4 ? most : ceil_div(left, 2);
     body(row, count);
     row += count;
   }
@@ -82,27 +82,30 @@ struct Rows {
   float* y[kUnitRows];
 };
 
-// A unit whose panels start at the tile's; k in blocks that fit the nearest cache, panels decoded once for all rows
-// where that pays.
-template <class One, class Source>
+// A unit whose panels start at the tile's. The rows of a single tile read each panel once, from front to end; more go
+// block by block.
+template <class Source>
 void multiply_unit(Tile tile, int64_t k, const Rows& rows, int64_t num_rows, int64_t panels) {
   constexpr WeightFormat kFormat = Source::kFormat;
   constexpr PanelLayout kLayout = panel_layout(kFormat);
-  constexpr int64_t kBlock = kLayout.block_k > 0 ? 128 : 256;
-  const bool decoded = kLayout.block_k > 0 && num_rows > 8;
-  const int64_t block_k = num_rows > 6 ? kBlock : k;
+  constexpr WeightFormat kScaled = kLayout.block_k > 0 ? kFormat : WeightFormat::f32;  // the format of decoded blocks
+  const bool decoded = kDecodes<Source> && num_rows > kDecodeAbove<Source>;
+  const int64_t block_k = num_rows > kMaxRows<Source> ? kBlock : k;
+  const int64_t block_panels = num_rows > kMaxRows<Source> ? kBlockPanels : panels;
+  // A single tile of f32 may have more rows than pays where several pass.
+  const int64_t most = num_rows <= kMaxRows<Source> ? num_rows : decoded || !kDecodes<Source> ? 6 : kMaxRows<Source>;
   const Tile whole = tile;
-  alignas(64) float weights[kLayout.block_k > 0 ? kWide * kBlock * kPanel : 1];
+  alignas(64) float weights[kDecodes<Source> ? kBlockPanels * kBlock * kPanel : 1];
   for (int64_t begin = 0; begin < k; begin += block_k) {
     tile.begin = begin;
     tile.end = std::min(begin + block_k, k);
     tile.first = begin == 0;
     tile.last = tile.end == k;
-    for (int64_t p = 0; p < panels; p += decoded ? kWide : panels) {
-      const int64_t width = decoded ? std::min<int64_t>(kWide, panels - p) : panels;
+    for (int64_t p = 0; p < panels; p += block_panels) {
+      const int64_t width = std::min(block_panels, panels - p);
       tile.column = whole.column + p * kPanel;
       tile.panel = whole.panel + p * whole.panel_stride + begin / kLayout.step_k * kLayout.step_bytes;
-      if (kLayout.block_k > 0) {
+      if constexpr (kLayout.block_k > 0) {
         tile.scales = whole.scales + p * tile.scale_stride + begin / kLayout.block_k * kLayout.scales_per_block;
       }
       if (decoded) {
@@ -112,13 +115,13 @@ void multiply_unit(Tile tile, int64_t k, const Rows& rows, int64_t num_rows, int
         tile.panel = reinterpret_cast<const uint8_t*>(weights);
         tile.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
       }
-      for_tiles(num_rows, kLayout.block_k > 0 && !decoded ? 4 : 6, [&](int64_t row, int64_t count) HWY_ATTR {
+      for_tiles(num_rows, most, [&](int64_t row, int64_t count) HWY_ATTR {
         tile.x = rows.x + row;
         tile.y = rows.y + row;
         if (decoded) {
-          multiply_rows<F32Source, F32Source, kFormat>(tile, count, width);
+          multiply_rows<F32Source, kScaled>(tile, count, width);
         } else {
-          multiply_rows<One, Source, kFormat>(tile, count, width);
+          multiply_rows<Source, kFormat>(tile, count, width);
         }
       });
     }
@@ -148,16 +151,16 @@ void multiply_unit(const Product& product, const Unit& unit) {
   const int64_t k = weight.k, m = unit.num_rows, panels = unit.num_panels;
   switch (weight.format) {
     case WeightFormat::f32:
-      multiply_unit<F32Source, F32Source>(tile, k, rows, m, panels);
+      multiply_unit<F32Source>(tile, k, rows, m, panels);
       break;
     case WeightFormat::bf16:
-      multiply_unit<Bf16Source, Bf16Source>(tile, k, rows, m, panels);
+      multiply_unit<Bf16Source>(tile, k, rows, m, panels);
       break;
     case WeightFormat::e4m3:
-      multiply_unit<E4m3Source<false>, E4m3Source<true>>(tile, k, rows, m, panels);
+      multiply_unit<E4m3Source>(tile, k, rows, m, panels);
       break;
     case WeightFormat::e2m1:
-      multiply_unit<E2m1Source, E2m1Source>(tile, k, rows, m, panels);
+      multiply_unit<E2m1Source>(tile, k, rows, m, panels);
       break;
   }
   if (!partial) return;
@@ -189,7 +192,7 @@ struct Cut {
 };
 
 Cut cut_of(const Product& product) {
-  return {ceil_div(product.m, kUnitRows), ceil_div(num_panels(product.weight.n), kUnitPanels)};
+  return {ceil_div(product.m, kUnitRows), ceil_div(num_panels(product.weight.n), unit_panels(product.m))};
 }
 
 Unit unit_of(const Product& product, const Cut& cut, int64_t index) {
@@ -197,8 +200,8 @@ Unit unit_of(const Product& product, const Cut& cut, int64_t index) {
   Unit unit;
   unit.first_row = chunk * product.m / cut.row_chunks;
   unit.num_rows = (chunk + 1) * product.m / cut.row_chunks - unit.first_row;
-  unit.first_panel = group * kUnitPanels;
-  unit.num_panels = std::min(kUnitPanels, num_panels(product.weight.n) - unit.first_panel);
+  unit.first_panel = group * unit_panels(product.m);
+  unit.num_panels = std::min(unit_panels(product.m), num_panels(product.weight.n) - unit.first_panel);
   return unit;
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cpu/pack.h"
 
@@ -28,123 +29,95 @@ using V = hn::Vec<F>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F()));
 constexpr int kVecs = static_cast<int>(kPanel) / kLanes;  // vectors of a panel's 16 outputs
 
-// Codes are decoded in vectors of at most eight lanes. Each 32-bit lane of them holds outputs o (lower half) and o + 8.
-using H = hn::CappedTag<float, 8>;
-using HU = hn::RebindToUnsigned<H>;
-using HI = hn::RebindToSigned<H>;
-using HI16 = hn::Repartition<int16_t, H>;
-using HU8 = hn::Repartition<uint8_t, H>;
-using HV = hn::Vec<H>;
-constexpr int kHalfLanes = static_cast<int>(hn::MaxLanes(H()));
-constexpr int kHalves = 8 / kHalfLanes;  // vectors of eight outputs
-
-// The 16 outputs of a panel, from a vector of outputs 0 to 7 and one of outputs 8 to 15 for each half.
-template <class Wide = F>
-HWY_INLINE void join(const HV (&lower)[kHalves], const HV (&upper)[kHalves], hn::Vec<Wide> (&out)[kVecs]) {
-  if constexpr (kLanes == 16) {
-    out[0] = hn::Combine(Wide(), upper[0], lower[0]);
-  } else {
-#pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      out[h] = lower[h];
-      out[h + kHalves] = upper[h];
-    }
-  }
-}
-
-HWY_INLINE HV lower_bf16(hn::Vec<HU> pair) { return hn::BitCast(H(), hn::ShiftLeft<16>(pair)); }
-HWY_INLINE HV upper_bf16(hn::Vec<HU> pair) { return hn::BitCast(H(), hn::And(pair, hn::Set(HU(), 0xFFFF0000u))); }
-
-// A source reads the weights of a step of k in groups, one after the other so that few vectors live at a time:
-// read<g>(step, out) gives in out[j] the 16 outputs at k g * kGroup + j, as stored times 1 / kUnit, to be multiplied
-// with inputs times kInput.
-struct PlainSource {
-  static constexpr float kUnit = 1, kInput = 1;
-};
-
-struct F32Source : PlainSource {
+// A source reads the weights of a step of k in groups: load<g>(step, v) reads for the outputs of vector v the kGroup k
+// of group g, value<j>() gives the j-th of them, as stored times 1 / kUnit.
+struct F32Source {
   static constexpr WeightFormat kFormat = WeightFormat::f32;
   static constexpr int kGroup = 1;
+  static constexpr float kUnit = 1;
+  using Raw = V;
   template <int kIndex>
-  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) out[0][v] = hn::LoadU(F(), reinterpret_cast<const float*>(step) + v * kLanes);
+  static HWY_INLINE Raw load(const uint8_t* step, int v) {
+    return hn::LoadU(F(), reinterpret_cast<const float*>(step) + v * kLanes);
+  }
+  template <int j>
+  static HWY_INLINE V value(Raw raw) {
+    return raw;
   }
 };
 
-struct Bf16Source : PlainSource {
+// A bf16 in the lower (j 0) or the upper half of each lane.
+template <int j>
+HWY_INLINE V half_bf16(hn::Vec<U> pair) {
+  return hn::BitCast(F(), j == 0 ? hn::ShiftLeft<16>(pair) : hn::And(pair, hn::Set(U(), 0xFFFF0000u)));
+}
+
+// Its Raw is only a place: where eight-lane sums fill the registers, both halves are read anew.
+struct Bf16Source {
   static constexpr WeightFormat kFormat = WeightFormat::bf16;
-  static constexpr int kGroup = 1;
+  static constexpr int kGroup = 2;
+  static constexpr float kUnit = 1;
+  using Raw = const uint32_t*;
   template <int kIndex>
-  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
-    HV lower[kHalves], upper[kHalves];
-#pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      const auto pair = hn::LoadU(HU(), reinterpret_cast<const uint32_t*>(step) + h * kHalfLanes);
-      lower[h] = lower_bf16(pair);
-      upper[h] = upper_bf16(pair);
-    }
-    join(lower, upper, out[0]);
+  static HWY_INLINE Raw load(const uint8_t* step, int v) {
+    return reinterpret_cast<const uint32_t*>(step) + v * kLanes;
+  }
+  template <int j>
+  static HWY_INLINE V value(Raw raw) {
+    return half_bf16<j>(hn::LoadU(U(), raw));
   }
 };
 
-// s.eeee.mmm on top of 16 bits, shifted right with its sign by 4, is s.0000eeee.mmm0000: a bf16 that is 2^-120 of the
-// code's value, subnormal codes included. That factor is taken back from the weight (kExact), or from the input and the
-// sum: fewer operations for a single row.
-template <bool kExact>
+// s.eeee.mmm shifted right by one, with its sign, from the top of 16 bits is s.0eeee.mmm0000000: an f16 that is 2^-8 of
+// the code's value, subnormal codes included. (As bits of an f32 they would be subnormal too, and each product with one
+// costs an Intel core some 150 cycles.)
 struct E4m3Source {
   static constexpr WeightFormat kFormat = WeightFormat::e4m3;
-  static constexpr int kGroup = 1;
-  static constexpr float kInput = kExact ? 1 : 0x1p32f, kUnit = kExact ? 1 : 0x1p88f;
-  static HWY_INLINE HV scaled(hn::Vec<HU> bits) {
-    const HV value = hn::BitCast(H(), hn::And(bits, hn::Set(HU(), 0x87F00000u)));
-    if constexpr (kExact) return hn::Mul(value, hn::Set(H(), 0x1p120f));
-    return value;
-  }
+  static constexpr int kGroup = 2;
+  static constexpr float kUnit = 0x1p8f;
+  using I16 = hn::Rebind<int16_t, F>;
+  using F16 = hn::Rebind<hwy::float16_t, F>;
+  using Raw = hn::Vec<I16>;
   template <int kIndex>
-  static HWY_INLINE void read(const uint8_t* step, V (&out)[1][kVecs]) {
-    HV lower[kHalves], upper[kHalves];
-#pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      auto codes = hn::LoadU(HI16(), reinterpret_cast<const int16_t*>(step) + h * 2 * kHalfLanes);
-      if constexpr (kIndex == 1) codes = hn::ShiftLeft<8>(codes);
-      const auto pair = hn::BitCast(HU(), hn::ShiftRight<4>(codes));
-      lower[h] = scaled(hn::ShiftLeft<16>(pair));
-      upper[h] = scaled(pair);
-    }
-    join(lower, upper, out[0]);
+  static HWY_INLINE Raw load(const uint8_t* step, int v) {
+    return hn::LoadU(I16(), reinterpret_cast<const int16_t*>(step) + v * kLanes);
+  }
+  template <int j>
+  static HWY_INLINE V value(Raw raw) {
+    if constexpr (j == 1) raw = hn::ShiftLeft<8>(raw);
+    const auto bits = hn::And(hn::ShiftRight<1>(raw), hn::Set(I16(), static_cast<int16_t>(0xBF80)));
+    return hn::PromoteTo(F(), hn::BitCast(F16(), bits));
   }
 };
 
 // A code looks up the two bytes of its value in bf16.
-struct E2m1Source : PlainSource {
+struct E2m1Source {
   static constexpr WeightFormat kFormat = WeightFormat::e2m1;
-  static constexpr int kGroup = 2;
-  static HWY_INLINE hn::Vec<HU8> lookup(const uint8_t (&table)[16], hn::Vec<HU8> codes) {
-    return hn::TableLookupBytes(hn::LoadDup128(HU8(), table), codes);
+  static constexpr int kGroup = 4;
+  static constexpr float kUnit = 1;
+  using U8 = hn::Repartition<uint8_t, F>;
+  struct Raw {
+    hn::Vec<U> k01, k23;
+  };
+  static HWY_INLINE hn::Vec<U8> lookup(const uint8_t (&table)[16], hn::Vec<U8> codes) {
+    return hn::TableLookupBytes(hn::LoadDup128(U8(), table), codes);
   }
   template <int kIndex>
-  static HWY_INLINE void read(const uint8_t* step, V (&out)[2][kVecs]) {
+  static HWY_INLINE Raw load(const uint8_t* step, int v) {
     alignas(16) static constexpr uint8_t kUpper[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                                                        0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
     alignas(16) static constexpr uint8_t kLower[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
                                                        0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
-    HV lower[2][kHalves], upper[2][kHalves];
-#pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      auto codes = hn::LoadU(HU8(), step + h * 4 * kHalfLanes);
-      if constexpr (kIndex == 1) codes = hn::BitCast(HU8(), hn::ShiftRight<4>(hn::BitCast(HU(), codes)));
-      codes = hn::And(codes, hn::Set(HU8(), 0x0F));
-      const auto upper_byte = lookup(kUpper, codes), lower_byte = lookup(kLower, codes);
-      const auto even = hn::BitCast(HU(), hn::InterleaveLower(HU8(), lower_byte, upper_byte));
-      const auto odd = hn::BitCast(HU(), hn::InterleaveUpper(HU8(), lower_byte, upper_byte));
-      lower[0][h] = lower_bf16(even);
-      upper[0][h] = upper_bf16(even);
-      lower[1][h] = lower_bf16(odd);
-      upper[1][h] = upper_bf16(odd);
-    }
-    join(lower[0], upper[0], out[0]);
-    join(lower[1], upper[1], out[1]);
+    auto codes = hn::LoadU(U8(), step + v * 4 * kLanes);
+    if constexpr (kIndex == 1) codes = hn::BitCast(U8(), hn::ShiftRight<4>(hn::BitCast(U(), codes)));
+    codes = hn::And(codes, hn::Set(U8(), 0x0F));
+    const auto upper = lookup(kUpper, codes), lower = lookup(kLower, codes);
+    return {hn::BitCast(U(), hn::InterleaveLower(U8(), lower, upper)),
+            hn::BitCast(U(), hn::InterleaveUpper(U8(), lower, upper))};
+  }
+  template <int j>
+  static HWY_INLINE V value(const Raw& raw) {
+    return half_bf16<j % 2>(j < 2 ? raw.k01 : raw.k23);
   }
 };
 
@@ -172,22 +145,99 @@ struct Tile {
   int64_t scale_stride = 0;        // between panels
 };
 
-template <class Source, int R, int P, int kIndex>
-HWY_INLINE void add_group(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k,
-                          V (&sum)[R][P * kVecs]) {
+// The j-th k of a group, for R rows and P panels.
+template <class Source, int R, int P, int j>
+HWY_INLINE void add_k(const typename Source::Raw (&raw)[P][kVecs], const float* const (&x)[R], int64_t k,
+                      V (*sum)[kVecs], int panels) {
+  V weight[P][kVecs];
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p) {
-    V weight[Source::kGroup][kVecs];
-    Source::template read<kIndex>(step + p * stride, weight);
-#pragma GCC unroll 2
-    for (int j = 0; j < Source::kGroup; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) weight[p][v] = Source::template value<j>(raw[p][v]);
+  }
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        V input = hn::Set(F(), x[r][k + j]);
-        if constexpr (Source::kInput != 1) input = hn::Mul(input, hn::Set(F(), Source::kInput));
+  for (int r = 0; r < R; ++r) {
+    // Else the compiler reads all rows' inputs, and the next k's, ahead, and spills sums.
+    if constexpr (kVecs > 1 && R > 4) HWY_FENCE;
+    const V input = hn::Set(F(), x[r][k + j]);
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        sum[r * panels + p][v] = hn::MulAdd(input, weight[p][v], sum[r * panels + p][v]);
+      }
+    }
+  }
+}
+
+// Group kIndex of a step; `at_once` panels are read together, as many as there are registers for.
+template <class Source, int R, int P, int kIndex>
+HWY_INLINE void add_group(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k,
+                          V (&sum)[R * P][kVecs]) {
+  constexpr int kAtOnce = R == 1 ? 1 : P;
+#pragma GCC unroll 8
+  for (int p = 0; p < P; p += kAtOnce) {
+    typename Source::Raw raw[kAtOnce][kVecs];
+#pragma GCC unroll 8
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) raw[i][v] = Source::template load<kIndex>(step + (p + i) * stride, v);
+    }
+    add_k<Source, R, kAtOnce, 0>(raw, x, k, sum + p, P);
+    if constexpr (Source::kGroup > 1) add_k<Source, R, kAtOnce, 1>(raw, x, k, sum + p, P);
+    if constexpr (Source::kGroup > 2) {
+      add_k<Source, R, kAtOnce, 2>(raw, x, k, sum + p, P);
+      add_k<Source, R, kAtOnce, 3>(raw, x, k, sum + p, P);
+    }
+  }
+}
+
+template <class Source, int kIndex>
+HWY_INLINE void decode_group(const uint8_t* step, float* out) {
+#pragma GCC unroll 4
+  for (int v = 0; v < kVecs; ++v) {
+    const auto raw = Source::template load<kIndex>(step, v);
+    const auto store = [&](auto j) HWY_ATTR {
+      constexpr int kJ = decltype(j)::value;
+      V value = Source::template value<kJ>(raw);
+      if constexpr (Source::kUnit != 1) value = hn::Mul(value, hn::Set(F(), Source::kUnit));
+      hn::Store(value, F(), out + kJ * kPanel + v * kLanes);
+    };
+    store(std::integral_constant<int, 0>());
+    if constexpr (Source::kGroup > 1) store(std::integral_constant<int, 1>());
+    if constexpr (Source::kGroup > 2) {
+      store(std::integral_constant<int, 2>());
+      store(std::integral_constant<int, 3>());
+    }
+  }
+}
+
+// `count` k of one panel as f32 [k][16], and the rest of the last step.
+template <class Source>
+HWY_NOINLINE void decode(const uint8_t* step, int64_t count, float* out) {
+  constexpr int64_t kStepBytes = panel_layout(Source::kFormat).step_bytes;
+  for (int64_t k = 0; k < count; k += kStep<Source>, step += kStepBytes, out += kStep<Source> * kPanel) {
+    decode_group<Source, 0>(step, out);
+    if constexpr (kStep < Source >> Source::kGroup) decode_group<Source, 1>(step, out + Source::kGroup * kPanel);
+  }
+}
+
+// The `count` k of a step that is not whole, decoded first.
+template <class Source, int R, int P>
+HWY_INLINE void add_rest(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k, int64_t count,
+                         V (&sum)[R * P][kVecs]) {
+  alignas(64) float values[P][kStep<Source> * kPanel];
+  for (int p = 0; p < P; ++p) decode<Source>(step + p * stride, kStep<Source>, values[p]);
+  for (int64_t j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const V input = hn::Set(F(), x[r][k + j] / Source::kUnit);
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {
-          sum[r][p * kVecs + v] = hn::MulAdd(input, weight[j][v], sum[r][p * kVecs + v]);
+          const V weight = hn::Load(F(), values[p] + j * kPanel + v * kLanes);
+          sum[r * P + p][v] = hn::MulAdd(input, weight, sum[r * P + p][v]);
         }
       }
     }
@@ -198,7 +248,7 @@ HWY_INLINE void add_group(const float* const (&x)[R], const uint8_t* step, int64
 enum class Scales { kNone, kPanel, kOutput };
 
 template <class Source, Scales kScales, bool kRound, int R, int P>
-HWY_INLINE void store(const V (&sum)[R][P * kVecs], const float* scales, int64_t scale_stride, float* const (&y)[R]) {
+HWY_INLINE void store(const V (&sum)[R * P][kVecs], const float* scales, int64_t scale_stride, float* const (&y)[R]) {
 #pragma GCC unroll 8
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
@@ -209,7 +259,7 @@ HWY_INLINE void store(const V (&sum)[R][P * kVecs], const float* scales, int64_t
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         float* out = y[r] + p * kPanel + v * kLanes;
-        V result = sum[r][p * kVecs + v];
+        V result = sum[r * P + p][v];
         if constexpr (Source::kUnit != 1) result = hn::Mul(result, hn::Set(F(), Source::kUnit));
         if constexpr (kScales != Scales::kNone) result = hn::MulAdd(result, factor, hn::LoadU(F(), out));
         if constexpr (kRound) result = round_bf16(result);
@@ -241,20 +291,24 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
   const int64_t scale_stride = tile.scale_stride;
   for (int64_t k = tile.begin; k < tile.end;) {
     const int64_t end = kScales == Scales::kNone ? tile.end : std::min(k + kLayout.block_k, tile.end);
-    V sum[R][P * kVecs];
+    V sum[R * P][kVecs];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-      for (int i = 0; i < P * kVecs; ++i) {
-        sum[r][i] = kScales != Scales::kNone || tile.first ? hn::Zero(F()) : hn::LoadU(F(), y[r] + i * kLanes);
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVecs; ++v) {
+          sum[r * P + p][v] =
+              kScales != Scales::kNone || tile.first ? hn::Zero(F()) : hn::LoadU(F(), y[r] + p * kPanel + v * kLanes);
+        }
       }
     }
     for (; k + kStep<Source> <= end; k += kStep<Source>, step += kStepBytes) {
       add_group<Source, R, P, 0>(x, step, tile.panel_stride, k, sum);
       if constexpr (kStep < Source >> kGroup) add_group<Source, R, P, 1>(x, step, tile.panel_stride, k + kGroup, sum);
     }
-    if constexpr (kStep < Source >> kGroup) {  // half a step: K is even where a group has two
-      if (k < end) add_group<Source, R, P, 0>(x, step, tile.panel_stride, k, sum);
+    if constexpr (kStep < Source >> 1) {
+      if (k < end) add_rest<Source, R, P>(x, step, tile.panel_stride, k, end - k, sum);
     }
     k = end;
     if (tile.round && tile.last && end == tile.end) {
@@ -263,27 +317,6 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
       store<Source, kScales, false, R, P>(sum, scales, scale_stride, y);
     }
     scales += kLayout.scales_per_block;
-  }
-}
-
-template <class Source, int kIndex>
-HWY_INLINE void decode_group(const uint8_t* step, float* out) {
-  V weight[Source::kGroup][kVecs];
-  Source::template read<kIndex>(step, weight);
-#pragma GCC unroll 2
-  for (int j = 0; j < Source::kGroup; ++j) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) hn::Store(weight[j][v], F(), out + j * kPanel + v * kLanes);
-  }
-}
-
-// `count` k of one panel as f32 [k][16], and the rest of the last step.
-template <class Source>
-HWY_NOINLINE void decode(const uint8_t* step, int64_t count, float* out) {
-  constexpr int64_t kStepBytes = panel_layout(Source::kFormat).step_bytes;
-  for (int64_t k = 0; k < count; k += kStep<Source>, step += kStepBytes, out += kStep<Source> * kPanel) {
-    decode_group<Source, 0>(step, out);
-    if constexpr (kStep < Source >> Source::kGroup) decode_group<Source, 1>(step, out + Source::kGroup * kPanel);
   }
 }
 

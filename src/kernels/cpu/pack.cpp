@@ -75,7 +75,7 @@ float code_value(WeightFormat format, const uint8_t* panel, int64_t output, int6
     case WeightFormat::e4m3:
       return e4m3_value(step[place]);
     case WeightFormat::e2m1:
-      return e2m1_value(step[place] >> (4 * (j / 2)));
+      return e2m1_value(step[place] >> (4 * (j / 4)));
   }
   return 0;
 }
@@ -100,13 +100,16 @@ void pack_f32(const float* source, int64_t n, int64_t k, Strides strides, float*
 }
 
 void pack_bf16(const float* source, int64_t n, int64_t k, Strides strides, uint16_t* panels) {
+  constexpr PanelLayout layout = panel_layout(WeightFormat::bf16);
   for_panels(WeightFormat::bf16, n, k, [&](int64_t panel) {
-    uint16_t* out = panels + panel * kPanel * k;
+    uint16_t* out = panels + panel * panel_size(WeightFormat::bf16, k) / 2;
     for_tiles(source, n, k, strides, panel, [&](const Square<float>& tile, int64_t, int64_t count) {
-      for (int64_t j = 0; j < count; ++j, out += kPanel) {
+      for (int64_t j = 0; j < count; j += layout.step_k, out += layout.step_bytes / 2) {
         for (int64_t o = 0; o < kPanel; ++o) {
-          out[place_in_step(WeightFormat::bf16, o, 0)] =
-              static_cast<uint16_t>(std::bit_cast<uint32_t>(tile[o][j]) >> 16);
+          for (int64_t i = 0; i < layout.step_k; ++i) {
+            out[place_in_step(WeightFormat::bf16, o, i)] =
+                static_cast<uint16_t>(std::bit_cast<uint32_t>(tile[o][j + i]) >> 16);
+          }
         }
       }
     });
@@ -145,11 +148,13 @@ void pack_e2m1(const uint8_t* codes, const float* block_scales, int64_t n, int64
   for_panels(WeightFormat::e2m1, n, k, [&](int64_t panel) {
     uint8_t* out = panels + panel * panel_size(WeightFormat::e2m1, k);
     for_tiles(codes, n, k / 2, {k / 2, 1}, panel, [&](const Square<uint8_t>& tile, int64_t, int64_t count) {
-      for (int64_t j = 0; j < count; j += 2, out += layout.step_bytes) {
+      for (int64_t j = 0; j < count; j += 4, out += layout.step_bytes) {  // j counts bytes, of two k each
         for (int64_t o = 0; o < kPanel; ++o) {
-          const uint8_t a = tile[o][j], b = tile[o][j + 1];  // k 0 and 1, k 2 and 3
-          out[place_in_step(WeightFormat::e2m1, o, 0)] = static_cast<uint8_t>((a & 0x0F) | (b << 4));
-          out[place_in_step(WeightFormat::e2m1, o, 1)] = static_cast<uint8_t>((a >> 4) | (b & 0xF0));
+          for (int64_t i = 0; i < 2; ++i) {
+            const uint8_t a = tile[o][j + i], b = tile[o][j + i + 2];
+            out[place_in_step(WeightFormat::e2m1, o, 2 * i)] = static_cast<uint8_t>((a & 0x0F) | (b << 4));
+            out[place_in_step(WeightFormat::e2m1, o, 2 * i + 1)] = static_cast<uint8_t>((a >> 4) | (b & 0xF0));
+          }
         }
       }
     });

@@ -1,11 +1,11 @@
 // How codes lie inside a panel of 16 outputs: what pack.cpp writes and the products read. K is rounded up to whole
-// steps; the rest of a step and the outputs beyond N are zero codes. Outputs o and o + 8 lie in one 32-bit lane, so
-// that vectors of four and of eight lanes read the same panel without moving lanes.
+// steps; the rest of a step and the outputs beyond N are zero codes. An output's codes stay in its 32-bit lane (e4m3:
+// 16-bit lane), so that vectors of four, eight and sixteen lanes read the same panel without moving lanes.
 //
-//   f32   step of 1 k:  float [16]
-//   bf16  step of 1 k:  uint16 [8 o][o, o + 8]
-//   e4m3  step of 2 k:  uint8 [8 o][o, o + 8][k 1, k 0]: the first k in the upper bytes
-//   e2m1  step of 4 k:  uint8 [2 quarters][k 0 or 1][4 o][o, o + 8], with k + 2 in the upper nibble
+//   f32   step of 1 k:  float [16 o]
+//   bf16  step of 2 k:  uint16 [16 o][k 0, k 1]
+//   e4m3  step of 2 k:  uint8 [16 o][k 1, k 0]: the first k in the upper bytes
+//   e2m1  step of 8 k:  uint8 [4 o / 4][k / 2: 0 or 1][4 o % 4][k % 2], with k + 4 in the upper nibble
 #pragma once
 #include <cstdint>
 
@@ -26,11 +26,11 @@ constexpr PanelLayout panel_layout(WeightFormat format) {
     case WeightFormat::f32:
       return {1, kPanel * 4, 0, 0};
     case WeightFormat::bf16:
-      return {1, kPanel * 2, 0, 0};
+      return {2, kPanel * 4, 0, 0};
     case WeightFormat::e4m3:
       return {2, kPanel * 2, 128, 1};
     case WeightFormat::e2m1:
-      return {4, kPanel * 2, 32, kPanel};
+      return {8, kPanel * 4, 32, kPanel};
   }
   return {};
 }
@@ -38,18 +38,17 @@ constexpr PanelLayout panel_layout(WeightFormat format) {
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t num_panels(int64_t n) { return ceil_div(n, kPanel); }
 
-// Where the code of (output, j-th k) lies in a step: in units of the code, for e2m1 of two of them (k and k + 2).
+// Where the code of (output, j-th k) lies in a step: in units of the code, for e2m1 of two of them (k and k + 4).
 constexpr int64_t place_in_step(WeightFormat format, int64_t output, int64_t j) {
-  const int64_t half = output / 8, o = output % 8;
   switch (format) {
     case WeightFormat::f32:
       return output;
     case WeightFormat::bf16:
-      return 2 * o + half;
+      return 2 * output + j;
     case WeightFormat::e4m3:
-      return 4 * o + 2 * half + 1 - j;
+      return 2 * output + 1 - j;
     case WeightFormat::e2m1:
-      return o / 4 * 16 + j % 2 * 8 + o % 4 * 2 + half;
+      return output / 4 * 16 + j % 4 / 2 * 8 + output % 4 * 2 + j % 2;
   }
   return 0;
 }

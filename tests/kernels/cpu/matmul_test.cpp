@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "kernels/cpu/each_target.h"
 #include "kernels/cpu/matmul_operands.h"
 
 namespace kernels::cpu {
@@ -53,12 +54,14 @@ TEST(Matmul, EveryElementIsTheChainOfTheHeader) {
   for (const WeightFormat format : kFormats) {
     for (const auto& shape : shapes) {
       const Weight weight = random_weight(format, shape.n, shape.k, 1);
-      const std::vector<float> x = random_input(format, 70, shape.k, 2);
-      const std::vector<float> expected = chain(weight, x, 70);
-      for (int64_t m = 1; m <= 70; m += m < 14 ? 1 : 7) {
-        expect_same_bits(multiplied(weight, x, m), {expected.begin(), expected.begin() + m * shape.n},
-                         describe(weight) + " M " + std::to_string(m));
-      }
+      const std::vector<float> x = random_input(format, 130, shape.k, 2);
+      const std::vector<float> expected = chain(weight, x, 130);
+      test::on_each_target([&] {
+        for (int64_t m = 1; m <= 130; m += m < 28 ? 1 : 17) {
+          expect_same_bits(multiplied(weight, x, m), {expected.begin(), expected.begin() + m * shape.n},
+                           describe(weight) + " M " + std::to_string(m));
+        }
+      });
     }
   }
 }
@@ -67,10 +70,10 @@ TEST(Matmul, OddKIsSummedWithoutPadding) {
   for (const WeightFormat format : {WeightFormat::f32, WeightFormat::bf16, WeightFormat::e4m3}) {
     for (const int64_t k : {1, 3, 127, 129, 255, 257}) {
       const Weight weight = random_weight(format, 33, k, 3);
-      const std::vector<float> x = random_input(format, 13, k, 4);
-      for (const int64_t m : {1, 2, 3, 4, 5, 6, 13}) {
+      const std::vector<float> x = random_input(format, 30, k, 4);
+      for (const int64_t m : {1, 2, 3, 4, 5, 6, 8, 13, 30}) {
         const std::vector<float> expected = chain(weight, x, m);
-        expect_same_bits(multiplied(weight, x, m), expected, describe(weight));
+        test::on_each_target([&] { expect_same_bits(multiplied(weight, x, m), expected, describe(weight)); });
       }
     }
   }
