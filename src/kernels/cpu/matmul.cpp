@@ -27,9 +27,9 @@ namespace HWY_NAMESPACE {
 template <class Source>
 constexpr bool kDecodes = Source::kFormat != WeightFormat::f32;
 template <class Source>
-constexpr int kMaxRows = kLanes == 16                            ? 8
-                         : Source::kFormat == WeightFormat::e2m1 ? 4
-                                                                 : 6;
+constexpr int kMaxRows = kLanes == 16       ? 8
+                         : kDecodes<Source> ? 4
+                                            : 6;
 template <class Source>
 constexpr int panels_of(int rows) {
   if (kLanes == 16) return rows == 1 ? 8 : rows <= (kDecodes<Source> ? 4 : 6) ? 4 : 2;
@@ -42,27 +42,22 @@ constexpr int panels_of(int rows) {
 constexpr int64_t kBlock = 128, kBlockPanels = kLanes == 16 ? 4 : 2;
 // Above so many rows a block is decoded once for all of them.
 template <class Source>
-constexpr int64_t kDecodeAbove = Source::kFormat == WeightFormat::bf16 ? 24 : kMaxRows<Source>;
+constexpr int64_t kDecodeAbove = (Source::kFormat == WeightFormat::bf16 ? 3 : 1) * kMaxRows<Source>;
 
-// Calls tiles of P panels as long as there are as many, then narrower ones, and moves behind them.
+// Tiles of P panels as long as there are as many, then narrower ones.
 template <class Source, WeightFormat kFormat, int R, int P>
-HWY_INLINE void walk(Tile& tile, int64_t& panels) {
-  for (; panels >= P; panels -= P) {
-    multiply_tile<Source, kFormat, R, P>(tile);
-    tile.panel += P * tile.panel_stride;
-    tile.column += P * kPanel;
-    if (tile.scales) tile.scales += P * tile.scale_stride;
-  }
-  if constexpr (P > 1) walk<Source, kFormat, R, P / 2>(tile, panels);
+HWY_INLINE void walk(const Block& block, int64_t row, int64_t panel, int64_t panels) {
+  for (; panel + P <= panels; panel += P) multiply_tile<Source, kFormat, R, P>(block, row, panel);
+  if constexpr (P > 1) walk<Source, kFormat, R, P / 2>(block, row, panel, panels);
 }
 
 // All panels, for `rows` rows of at most kMaxRows.
 template <class Source, WeightFormat kFormat, int R = kMaxRows<Source>>
-HWY_INLINE void multiply_rows(Tile tile, int64_t rows, int64_t panels) {
+HWY_INLINE void multiply_rows(const Block& block, int64_t row, int64_t rows, int64_t panels) {
   if (rows == R) {
-    walk<Source, kFormat, R, panels_of<Source>(R)>(tile, panels);
+    walk<Source, kFormat, R, panels_of<Source>(R)>(block, row, 0, panels);
   } else if constexpr (R > 1) {
-    multiply_rows<Source, kFormat, R - 1>(tile, rows, panels);
+    multiply_rows<Source, kFormat, R - 1>(block, row, rows, panels);
   }
 }
 
@@ -77,95 +72,94 @@ HWY_INLINE void for_tiles(int64_t rows, int64_t most, const Body& body) {
   }
 }
 
-struct Rows {
-  const float* x[kUnitRows];
-  float* y[kUnitRows];
-};
-
-// A unit whose panels start at the tile's. The rows of a single tile read each panel once, from front to end; more go
-// block by block.
+// A unit whose panels, scales, rows and column `block` has. The rows of a single tile read each panel once, from front
+// to end; more go block by block.
 template <class Source>
-void multiply_unit(Tile tile, int64_t k, const Rows& rows, int64_t num_rows, int64_t panels) {
+void multiply_unit(Block& block, int64_t k, int64_t num_rows, int64_t num_panels) {
   constexpr WeightFormat kFormat = Source::kFormat;
   constexpr PanelLayout kLayout = panel_layout(kFormat);
   constexpr WeightFormat kScaled = kLayout.block_k > 0 ? kFormat : WeightFormat::f32;  // the format of decoded blocks
+  constexpr int64_t kTileRows = kDecodes<Source> ? kMaxRows<Source> : 6;
+  if (num_rows <= kMaxRows<Source>) {
+    block.end = k;
+    return multiply_rows<Source, kFormat>(block, 0, num_rows, num_panels);
+  }
   const bool decoded = kDecodes<Source> && num_rows > kDecodeAbove<Source>;
-  const int64_t block_k = num_rows > kMaxRows<Source> ? kBlock : k;
-  const int64_t block_panels = num_rows > kMaxRows<Source> ? kBlockPanels : panels;
-  // A single tile of f32 may have more rows than pays where several pass.
-  const int64_t most = num_rows <= kMaxRows<Source> ? num_rows : decoded || !kDecodes<Source> ? 6 : kMaxRows<Source>;
-  const Tile whole = tile;
+  const uint8_t* const panels = block.panels;
+  const float* const scales = block.scales;
+  const int64_t column = block.column, panel_stride = block.panel_stride;
   alignas(64) float weights[kDecodes<Source> ? kBlockPanels * kBlock * kPanel : 1];
-  for (int64_t begin = 0; begin < k; begin += block_k) {
-    tile.begin = begin;
-    tile.end = std::min(begin + block_k, k);
-    tile.first = begin == 0;
-    tile.last = tile.end == k;
-    for (int64_t p = 0; p < panels; p += block_panels) {
-      const int64_t width = std::min(block_panels, panels - p);
-      tile.column = whole.column + p * kPanel;
-      tile.panel = whole.panel + p * whole.panel_stride + begin / kLayout.step_k * kLayout.step_bytes;
+  for (int64_t begin = 0; begin < k; begin += kBlock) {
+    block.begin = begin;
+    block.end = std::min(begin + kBlock, k);
+    block.first = begin == 0;
+    block.last = block.end == k;
+    for (int64_t p = 0; p < num_panels; p += kBlockPanels) {
+      const int64_t width = std::min(kBlockPanels, num_panels - p);
+      block.column = column + p * kPanel;
+      block.panels = panels + p * panel_stride + begin / kLayout.step_k * kLayout.step_bytes;
       if constexpr (kLayout.block_k > 0) {
-        tile.scales = whole.scales + p * tile.scale_stride + begin / kLayout.block_k * kLayout.scales_per_block;
+        block.scales = scales + p * block.scale_stride + begin / kLayout.block_k * kLayout.scales_per_block;
       }
-      if (decoded) {
-        for (int64_t i = 0; i < width; ++i) {
-          decode<Source>(tile.panel + i * whole.panel_stride, tile.end - begin, weights + i * kBlock * kPanel);
-        }
-        tile.panel = reinterpret_cast<const uint8_t*>(weights);
-        tile.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
+      if (!decoded) {
+        for_tiles(num_rows, kTileRows, [&](int64_t row, int64_t count) HWY_ATTR {
+          multiply_rows<Source, kFormat>(block, row, count, width);
+        });
+        continue;
       }
-      for_tiles(num_rows, most, [&](int64_t row, int64_t count) HWY_ATTR {
-        tile.x = rows.x + row;
-        tile.y = rows.y + row;
-        if (decoded) {
-          multiply_rows<F32Source, kScaled>(tile, count, width);
-        } else {
-          multiply_rows<Source, kFormat>(tile, count, width);
-        }
+      for (int64_t i = 0; i < width; ++i) {
+        decode<Source>(block.panels + i * panel_stride, block.end - begin, weights + i * kBlock * kPanel);
+      }
+      block.panels = reinterpret_cast<const uint8_t*>(weights);
+      block.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
+      for_tiles(num_rows, 6, [&](int64_t row, int64_t count) HWY_ATTR {
+        multiply_rows<F32Source, kScaled>(block, row, count, width);
       });
     }
   }
 }
 
 void multiply_unit(const Product& product, const Unit& unit) {
-  Rows rows;
+  const float* x[kUnitRows];
+  float* y[kUnitRows];
   const int64_t columns = unit.num_panels * kPanel, column = unit.first_panel * kPanel;
   const bool partial = column + columns > product.weight.n;
   float results[kUnitRows * kUnitPanels * kPanel];  // where the padded outputs of the last panel have room
   for (int64_t i = 0; i < unit.num_rows; ++i) {
-    rows.x[i] = input_row(product, unit.first_row + i);
-    rows.y[i] = partial ? results + i * columns : output_row(product, unit.first_row + i);
+    x[i] = input_row(product, unit.first_row + i);
+    y[i] = partial ? results + i * columns : output_row(product, unit.first_row + i);
   }
   const PackedMatrix& weight = product.weight;
   const PanelLayout layout = panel_layout(weight.format);
-  Tile tile;
-  tile.column = partial ? 0 : column;
-  tile.panel_stride = panel_size(weight.format, weight.k);
-  tile.panel = static_cast<const uint8_t*>(weight.panels) + unit.first_panel * tile.panel_stride;
-  tile.round = product.round_bf16;
+  Block block;
+  block.x = x;
+  block.y = y;
+  block.column = partial ? 0 : column;
+  block.panel_stride = panel_size(weight.format, weight.k);
+  block.panels = static_cast<const uint8_t*>(weight.panels) + unit.first_panel * block.panel_stride;
+  block.round = product.round_bf16;
   if (layout.block_k > 0) {
-    tile.scale_stride = ceil_div(weight.k, layout.block_k) * layout.scales_per_block;
-    tile.scales = weight.scales + unit.first_panel * tile.scale_stride;
+    block.scale_stride = ceil_div(weight.k, layout.block_k) * layout.scales_per_block;
+    block.scales = weight.scales + unit.first_panel * block.scale_stride;
   }
   const int64_t k = weight.k, m = unit.num_rows, panels = unit.num_panels;
   switch (weight.format) {
     case WeightFormat::f32:
-      multiply_unit<F32Source>(tile, k, rows, m, panels);
+      multiply_unit<F32Source>(block, k, m, panels);
       break;
     case WeightFormat::bf16:
-      multiply_unit<Bf16Source>(tile, k, rows, m, panels);
+      multiply_unit<Bf16Source>(block, k, m, panels);
       break;
     case WeightFormat::e4m3:
-      multiply_unit<E4m3Source>(tile, k, rows, m, panels);
+      multiply_unit<E4m3Source>(block, k, m, panels);
       break;
     case WeightFormat::e2m1:
-      multiply_unit<E2m1Source>(tile, k, rows, m, panels);
+      multiply_unit<E2m1Source>(block, k, m, panels);
       break;
   }
   if (!partial) return;
   for (int64_t i = 0; i < unit.num_rows; ++i) {
-    std::memcpy(output_row(product, unit.first_row + i) + column, rows.y[i],
+    std::memcpy(output_row(product, unit.first_row + i) + column, y[i],
                 static_cast<size_t>(product.weight.n - column) * sizeof(float));
   }
 }

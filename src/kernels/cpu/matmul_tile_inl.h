@@ -52,19 +52,18 @@ HWY_INLINE V half_bf16(hn::Vec<U> pair) {
   return hn::BitCast(F(), j == 0 ? hn::ShiftLeft<16>(pair) : hn::And(pair, hn::Set(U(), 0xFFFF0000u)));
 }
 
-// Its Raw is only a place: where eight-lane sums fill the registers, both halves are read anew.
 struct Bf16Source {
   static constexpr WeightFormat kFormat = WeightFormat::bf16;
   static constexpr int kGroup = 2;
   static constexpr float kUnit = 1;
-  using Raw = const uint32_t*;
+  using Raw = hn::Vec<U>;
   template <int kIndex>
   static HWY_INLINE Raw load(const uint8_t* step, int v) {
-    return reinterpret_cast<const uint32_t*>(step) + v * kLanes;
+    return hn::LoadU(U(), reinterpret_cast<const uint32_t*>(step) + v * kLanes);
   }
   template <int j>
   static HWY_INLINE V value(Raw raw) {
-    return half_bf16<j>(hn::LoadU(U(), raw));
+    return half_bf16<j>(raw);
   }
 };
 
@@ -131,17 +130,18 @@ HWY_INLINE V round_bf16(V value) {
   return hn::IfThenElse(hn::IsNaN(value), hn::BitCast(F(), hn::Set(U(), 0x7FC00000u)), hn::BitCast(F(), rounded));
 }
 
-// R rows times P panels over k of [begin, end).
-struct Tile {
-  const float* const* x = nullptr;  // R rows, from k 0
-  float* const* y = nullptr;        // R rows, of outputs from `column` on
+// Rows times panels over k of [begin, end), of which a tile is a part. Never copied: a wide load of fields just written
+// one by one waits until all stores before them, results among them, have reached the cache.
+struct Block {
+  const float* const* x = nullptr;  // rows, from k 0
+  float* const* y = nullptr;        // rows, of outputs from `column` on
   int64_t column = 0;
-  const uint8_t* panel = nullptr;  // at k `begin`, a multiple of the step
-  int64_t panel_stride = 0;        // bytes
+  const uint8_t* panels = nullptr;  // at k `begin`, a multiple of the step
+  int64_t panel_stride = 0;         // bytes
   int64_t begin = 0, end = 0;
   bool first = true, last = true;  // whether it has the product's first k, its last
   bool round = false;              // results, once the last k is in
-  const float* scales = nullptr;   // of the block at `begin`
+  const float* scales = nullptr;   // of the block of k at `begin`
   int64_t scale_stride = 0;        // between panels
 };
 
@@ -157,8 +157,6 @@ HWY_INLINE void add_k(const typename Source::Raw (&raw)[P][kVecs], const float* 
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    // Else the compiler reads all rows' inputs, and the next k's, ahead, and spills sums.
-    if constexpr (kVecs > 1 && R > 4) HWY_FENCE;
     const V input = hn::Set(F(), x[r][k + j]);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
@@ -269,9 +267,10 @@ HWY_INLINE void store(const V (&sum)[R * P][kVecs], const float* scales, int64_t
   }
 }
 
-// kFormat: whose blocks and scales count; the source may be its decoded weights.
+// R rows from `row` on, P panels from `panel` on. kFormat: whose blocks and scales count; the source may be its decoded
+// weights.
 template <class Source, WeightFormat kFormat, int R, int P>
-HWY_NOINLINE void multiply_tile(const Tile& tile) {
+HWY_NOINLINE void multiply_tile(const Block& block, int64_t row, int64_t panel) {
   constexpr PanelLayout kLayout = panel_layout(kFormat);
   constexpr Scales kScales = kLayout.block_k == 0            ? Scales::kNone
                              : kLayout.scales_per_block == 1 ? Scales::kPanel
@@ -282,15 +281,15 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
   float* y[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    x[r] = tile.x[r];
-    y[r] = tile.y[r] + tile.column;
-    if (kScales != Scales::kNone && tile.first) std::fill_n(y[r], P * kPanel, 0.0f);
+    x[r] = block.x[row + r];
+    y[r] = block.y[row + r] + block.column + panel * kPanel;
+    if (kScales != Scales::kNone && block.first) std::fill_n(y[r], P * kPanel, 0.0f);
   }
-  const uint8_t* step = tile.panel;
-  const float* scales = tile.scales;
-  const int64_t scale_stride = tile.scale_stride;
-  for (int64_t k = tile.begin; k < tile.end;) {
-    const int64_t end = kScales == Scales::kNone ? tile.end : std::min(k + kLayout.block_k, tile.end);
+  const uint8_t* step = block.panels + panel * block.panel_stride;
+  const int64_t scale_stride = block.scale_stride;
+  const float* scales = kScales == Scales::kNone ? nullptr : block.scales + panel * scale_stride;
+  for (int64_t k = block.begin; k < block.end;) {
+    const int64_t end = kScales == Scales::kNone ? block.end : std::min(k + kLayout.block_k, block.end);
     V sum[R * P][kVecs];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -299,19 +298,19 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {
           sum[r * P + p][v] =
-              kScales != Scales::kNone || tile.first ? hn::Zero(F()) : hn::LoadU(F(), y[r] + p * kPanel + v * kLanes);
+              kScales != Scales::kNone || block.first ? hn::Zero(F()) : hn::LoadU(F(), y[r] + p * kPanel + v * kLanes);
         }
       }
     }
     for (; k + kStep<Source> <= end; k += kStep<Source>, step += kStepBytes) {
-      add_group<Source, R, P, 0>(x, step, tile.panel_stride, k, sum);
-      if constexpr (kStep < Source >> kGroup) add_group<Source, R, P, 1>(x, step, tile.panel_stride, k + kGroup, sum);
+      add_group<Source, R, P, 0>(x, step, block.panel_stride, k, sum);
+      if constexpr (kStep < Source >> kGroup) add_group<Source, R, P, 1>(x, step, block.panel_stride, k + kGroup, sum);
     }
     if constexpr (kStep < Source >> 1) {
-      if (k < end) add_rest<Source, R, P>(x, step, tile.panel_stride, k, end - k, sum);
+      if (k < end) add_rest<Source, R, P>(x, step, block.panel_stride, k, end - k, sum);
     }
     k = end;
-    if (tile.round && tile.last && end == tile.end) {
+    if (block.round && block.last && end == block.end) {
       store<Source, kScales, true, R, P>(sum, scales, scale_stride, y);
     } else {
       store<Source, kScales, false, R, P>(sum, scales, scale_stride, y);
