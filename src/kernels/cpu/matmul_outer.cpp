@@ -1,6 +1,6 @@
 // add_outer(): gradients of weights. The output is cut into regions; over blocks of rows, the region's columns of dy
-// and x are copied into panels, then multiplied in tiles of 6 x 16 whose sums stay in registers over the block and in
-// the output between blocks.
+// and x are copied into panels, then multiplied in tiles whose sums stay in registers over the block and in the output
+// between blocks.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,7 +22,6 @@
 namespace kernels::cpu {
 
 inline constexpr int64_t kBlockRows = 256;  // rows that are summed in registers
-inline constexpr int64_t kTileN = 6, kTileK = 16;
 
 // Outputs [n, n + num_n) x [k, k + num_k).
 struct Region {
@@ -38,12 +37,13 @@ namespace HWY_NAMESPACE {
 
 #if HWY_NATIVE_FMA
 namespace hn = hwy::HWY_NAMESPACE;
-using F = hn::CappedTag<float, kTileK>;
+using F = hn::CappedTag<float, 16>;
 using V = hn::Vec<F>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F()));
+constexpr int64_t kTileN = kLanes == 16 ? 8 : 6, kTileK = kLanes == 16 ? 32 : 16;
 constexpr int kVecs = static_cast<int>(kTileK) / kLanes;
 
-// out[6][16] += sum over rows of dy[row][6] * x[row][16]; out_stride in floats.
+// out[kTileN][kTileK] += sum over rows of dy[row][kTileN] * x[row][kTileK]; out_stride in floats.
 HWY_NOINLINE void add_tile(const float* dy, const float* x, int64_t rows, float* out, int64_t out_stride, bool zero) {
   constexpr int R = static_cast<int>(kTileN);
   V sum[R * kVecs];
@@ -72,6 +72,7 @@ HWY_NOINLINE void add_tile(const float* dy, const float* x, int64_t rows, float*
   }
 }
 #else
+constexpr int64_t kTileN = 6, kTileK = 16;
 void add_tile(const float* dy, const float* x, int64_t rows, float* out, int64_t out_stride, bool zero) {
   for (int64_t n = 0; n < kTileN; ++n) {
     for (int64_t k = 0; k < kTileK; ++k) {
@@ -97,13 +98,13 @@ void add_edge_tile(const float* dy, const float* x, int64_t rows, float* out, in
 // Columns [begin, begin + count) of rows [row, row + rows) as panels of `kWidth` columns, the last filled with zeros.
 template <int64_t kWidth>
 void copy_columns(const float* source, int64_t stride, const int32_t* row_list, int64_t row, int64_t rows,
-                  int64_t begin, int64_t count, float* panels) {
+                  int64_t begin, int64_t count, float* panels, int64_t panel_stride) {
   for (int64_t i = 0; i < rows; ++i) {
     const float* in = source + (row_list ? row_list[row + i] : row + i) * stride + begin;
     float* out = panels + i * kWidth;
     int64_t c = 0;
     // Of a constant size: moves of registers, not a call.
-    for (; c + kWidth <= count; c += kWidth, out += rows * kWidth) std::memcpy(out, in + c, kWidth * sizeof(float));
+    for (; c + kWidth <= count; c += kWidth, out += panel_stride) std::memcpy(out, in + c, kWidth * sizeof(float));
     if (c < count) std::fill(std::copy_n(in + c, count - c, out), out + kWidth, 0.0f);
   }
 }
@@ -112,21 +113,23 @@ void add_region(const OuterSum& sum, const Region& region) {
   thread_local std::vector<float> scratch;
   const int64_t tiles_n = (region.num_n + kTileN - 1) / kTileN, tiles_k = (region.num_k + kTileK - 1) / kTileK;
   const int64_t rows_max = std::min(kBlockRows, sum.m);
-  scratch.resize(std::max(scratch.size(), static_cast<size_t>(rows_max * (tiles_n * kTileN + tiles_k * kTileK))));
+  // A line apart, so that the panels of a row do not share a place in the cache.
+  const int64_t dy_stride = rows_max * kTileN + 16, x_stride = rows_max * kTileK + 16;
+  scratch.resize(std::max(scratch.size(), static_cast<size_t>(tiles_n * dy_stride + tiles_k * x_stride)));
   float* dy = scratch.data();
-  float* x = dy + rows_max * tiles_n * kTileN;
+  float* x = dy + tiles_n * dy_stride;
   for (int64_t row = 0; row < sum.m; row += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, sum.m - row);
-    copy_columns<kTileN>(sum.dy, sum.dy_stride, sum.dy_rows, row, rows, region.n, region.num_n, dy);
-    copy_columns<kTileK>(sum.x, sum.x_stride, sum.x_rows, row, rows, region.k, region.num_k, x);
+    copy_columns<kTileN>(sum.dy, sum.dy_stride, sum.dy_rows, row, rows, region.n, region.num_n, dy, dy_stride);
+    copy_columns<kTileK>(sum.x, sum.x_stride, sum.x_rows, row, rows, region.k, region.num_k, x, x_stride);
     const bool zero = row == 0 && !sum.accumulate;
     for (int64_t tk = 0; tk < tiles_k; ++tk) {
       for (int64_t tn = 0; tn < tiles_n; ++tn) {
         const int64_t num_n = std::min(kTileN, region.num_n - tn * kTileN);
         const int64_t num_k = std::min(kTileK, region.num_k - tk * kTileK);
         float* out = sum.out + (region.n + tn * kTileN) * sum.k + region.k + tk * kTileK;
-        const float* dy_panel = dy + tn * kTileN * rows;
-        const float* x_panel = x + tk * kTileK * rows;
+        const float* dy_panel = dy + tn * dy_stride;
+        const float* x_panel = x + tk * x_stride;
         if (num_n == kTileN && num_k == kTileK) {
           add_tile(dy_panel, x_panel, rows, out, sum.k, zero);
         } else {
