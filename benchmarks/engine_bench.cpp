@@ -1,12 +1,12 @@
 // Generation and one step of reinforcement learning, end to end through engine and actor: what a peer's tokens per
 // second are compared with (benchmarks/peers). Prints one JSON line for each measurement.
 //
-//   engine_bench [MODEL] [--profile P] [--threads N] [--repeat N] [--steps N] [--new N]
+//   engine_bench [MODEL] [--profile P] [--threads N] [--batch N]... [--repeat N] [--steps N] [--new N]
 //
 // MODEL: a folder with weights, or a config.json (random weights then); default benchmarks/models/tiny.json.
-// generate: batches of 1 and 64 prompts of 16 tokens, 64 new tokens each, sampled at T = 1; the best of N repeats.
-// rl_step: 32 prompts of 6 tokens x 8 samples x 32 new tokens, rewards, one update, weights published; mean of the
-// steps after the first, by phase, with the process's resident memory after each third.
+// generate: batches (by default of 1 and 64) of prompts of 16 tokens, 64 new tokens each, sampled at T = 1; the best of
+// N repeats. rl_step: 32 prompts of 6 tokens x 8 samples x 32 new tokens, rewards, one update, weights published; mean
+// of the steps after the first, by phase, with the process's resident memory after each third.
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -31,6 +31,7 @@ struct Options {
   std::string model = "benchmarks/models/tiny.json", profile = "f32";
   int threads = 1, repeat = 3, steps = 5;
   int64_t new_tokens = 64;
+  std::vector<int64_t> batches;
 };
 
 Options read_options(int argc, char** argv) {
@@ -47,12 +48,19 @@ Options read_options(int argc, char** argv) {
       options.repeat = std::atoi(value().c_str());
     } else if (argument == "--steps") {
       options.steps = std::atoi(value().c_str());
+    } else if (argument == "--batch") {
+      options.batches.push_back(std::atoi(value().c_str()));
     } else if (argument == "--new") {
       options.new_tokens = std::atoi(value().c_str());
+    } else if (argument.starts_with("-")) {
+      fmt::print(stderr, "engine_bench: there is no option {}; the options stand at the top of engine_bench.cpp\n",
+                 argument);
+      std::exit(2);
     } else {
       options.model = argument;
     }
   }
+  if (options.batches.empty()) options.batches = {1, 64};
   return options;
 }
 
@@ -189,6 +197,6 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);  // as the program does (apps/main.cpp)
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const model::Weights masters = weights_of(options.model);
-  for (const int64_t batch : {1, 64}) generate(masters, options, batch);
+  for (const int64_t batch : options.batches) generate(masters, options, batch);
   if (options.steps > 0) rl_steps(masters, options);
 }

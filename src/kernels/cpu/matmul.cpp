@@ -32,7 +32,7 @@ constexpr int kMaxRows = kLanes == 16       ? 8
                                             : 6;
 template <class Source>
 constexpr int panels_of(int rows) {
-  if (kLanes == 16) return rows == 1 ? 8 : rows <= (kDecodes<Source> ? 4 : 6) ? 4 : 2;
+  if (kLanes == 16) return rows <= (kDecodes<Source> ? 4 : 6) ? 4 : 2;
   if (rows == 1) return Source::kFormat == WeightFormat::e2m1 ? 2 : 4;
   return rows <= 3 && Source::kGroup <= 2 ? 2 : 1;
 }
@@ -186,7 +186,7 @@ struct Cut {
 };
 
 Cut cut_of(const Product& product) {
-  return {ceil_div(product.m, kUnitRows), ceil_div(num_panels(product.weight.n), unit_panels(product.m))};
+  return {ceil_div(product.m, kUnitRows), ceil_div(num_panels(product.weight.n), kUnitPanels)};
 }
 
 Unit unit_of(const Product& product, const Cut& cut, int64_t index) {
@@ -194,8 +194,8 @@ Unit unit_of(const Product& product, const Cut& cut, int64_t index) {
   Unit unit;
   unit.first_row = chunk * product.m / cut.row_chunks;
   unit.num_rows = (chunk + 1) * product.m / cut.row_chunks - unit.first_row;
-  unit.first_panel = group * unit_panels(product.m);
-  unit.num_panels = std::min(unit_panels(product.m), num_panels(product.weight.n) - unit.first_panel);
+  unit.first_panel = group * kUnitPanels;
+  unit.num_panels = std::min(kUnitPanels, num_panels(product.weight.n) - unit.first_panel);
   return unit;
 }
 
@@ -211,7 +211,7 @@ double cost_ns(const Product& product) {
   return std::max(flops / 60, product.m == 0 ? 0 : bytes / 10);
 }
 
-constexpr double kGrainNs = 25000;
+constexpr double kGrainNs = 8000;  // several times what handing work to a waiting thread costs
 
 }  // namespace
 

@@ -8,11 +8,8 @@
 
 namespace kernels::cpu {
 
-inline constexpr int64_t kUnitPanels = 8;  // panels of a unit at most
+inline constexpr int64_t kUnitPanels = 4;  // panels of a unit at most: 64 outputs
 inline constexpr int64_t kUnitRows = 96;   // rows of a unit at most
-
-// Panels of a unit: 128 outputs of a single row, whose chains of sums are otherwise too few; else 64.
-constexpr int64_t unit_panels(int64_t m) { return m == 1 ? kUnitPanels : kUnitPanels / 2; }
 
 struct Unit {
   int64_t first_row = 0, num_rows = 0;      // num_rows <= kUnitRows
