@@ -1,5 +1,5 @@
-// multiply(): kernels for each instruction set, and the cut of a call into units. Rows go in tiles of up to six, whose
-// sums stay in registers over a block of k; between blocks they stay in the output.
+// multiply(): kernels for each instruction set, and the cut of a call into units. Rows go in tiles, whose sums
+// stay in registers over a block of k; between blocks they stay in the output.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -16,9 +16,9 @@ namespace kernels::cpu {
 
 enum class WeightFormat { f32, bf16, e4m3, e2m1 };
 
-// One matrix in run layout: panels of 16 outputs, inside a panel k by k (the last panel padded with zeros). Quantised
-// formats also have scales, f32: of e4m3 [panels, ceil(K / 128)], of e2m1 [panels, ceil(K / 32), 16]. How codes lie
-// inside a panel is matmul.cpp's business.
+// One matrix in run layout: panels of 16 outputs, inside a panel by ascending k (the last panel padded with zeros).
+// Quantised formats also have scales, f32: of e4m3 [panels, ceil(K / 128)], of e2m1 [panels, ceil(K / 32), 16]. How
+// codes lie inside a panel is pack.h's business.
 struct PackedMatrix {
   WeightFormat format = WeightFormat::f32;
   int64_t n = 0, k = 0;

@@ -7,6 +7,7 @@
 #define KERNELS_CPU_MATMUL_TILE_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -303,6 +304,11 @@ HWY_NOINLINE void multiply_tile(const Block& block, int64_t row, int64_t panel) 
       }
     }
     for (; k + kStep<Source> <= end; k += kStep<Source>, step += kStepBytes) {
+      // Few rows wait for memory, and decoding hides from the core what it will read next.
+      if constexpr (R <= 2 && Source::kFormat != WeightFormat::f32) {
+#pragma GCC unroll 8
+        for (int p = 0; p < P; ++p) hwy::Prefetch(step + p * block.panel_stride + 1024);
+      }
       add_group<Source, R, P, 0>(x, step, block.panel_stride, k, sum);
       if constexpr (kStep < Source >> kGroup) add_group<Source, R, P, 1>(x, step, block.panel_stride, k + kGroup, sum);
     }
