@@ -169,7 +169,7 @@ HWY_INLINE void add_k(const typename Source::Raw (&raw)[P][kVecs], const float* 
   }
 }
 
-// Group kIndex of a step; `at_once` panels are read together, as many as there are registers for.
+// Group kIndex of a step. Panels are read together, but for a single row, whose tile is wide.
 template <class Source, int R, int P, int kIndex>
 HWY_INLINE void add_group(const float* const (&x)[R], const uint8_t* step, int64_t stride, int64_t k,
                           V (&sum)[R * P][kVecs]) {
