@@ -40,6 +40,8 @@ constexpr int panels_of(int rows) {
 // What stays in the nearest cache while more rows than one tile's pass: blocks of k of some panels, 16 KiB where that
 // cache may be 32 KiB, 32 KiB where it is 48.
 constexpr int64_t kBlock = 128, kBlockPanels = kLanes == 16 ? 4 : 2;
+// Rows of f32 that pass a block at a time: with eight a tile would be two panels wide, not four.
+constexpr int64_t kPassingRows = 6;
 // Above so many rows a block is decoded once for all of them.
 template <class Source>
 constexpr int64_t kDecodeAbove = (Source::kFormat == WeightFormat::bf16 ? 3 : 1) * kMaxRows<Source>;
@@ -79,7 +81,7 @@ void multiply_unit(Block& block, int64_t k, int64_t num_rows, int64_t num_panels
   constexpr WeightFormat kFormat = Source::kFormat;
   constexpr PanelLayout kLayout = panel_layout(kFormat);
   constexpr WeightFormat kScaled = kLayout.block_k > 0 ? kFormat : WeightFormat::f32;  // the format of decoded blocks
-  constexpr int64_t kTileRows = kDecodes<Source> ? kMaxRows<Source> : 6;
+  constexpr int64_t kTileRows = kDecodes<Source> ? kMaxRows<Source> : kPassingRows;
   if (num_rows <= kMaxRows<Source>) {
     block.end = k;
     return multiply_rows<Source, kFormat>(block, 0, num_rows, num_panels);
@@ -112,7 +114,7 @@ void multiply_unit(Block& block, int64_t k, int64_t num_rows, int64_t num_panels
       }
       block.panels = reinterpret_cast<const uint8_t*>(weights);
       block.panel_stride = kBlock * kPanel * static_cast<int64_t>(sizeof(float));
-      for_tiles(num_rows, 6, [&](int64_t row, int64_t count) HWY_ATTR {
+      for_tiles(num_rows, kPassingRows, [&](int64_t row, int64_t count) HWY_ATTR {
         multiply_rows<F32Source, kScaled>(block, row, count, width);
       });
     }
