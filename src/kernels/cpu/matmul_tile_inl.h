@@ -70,7 +70,7 @@ struct Bf16Source {
 
 // s.eeee.mmm shifted right by one, with its sign, from the top of 16 bits is s.0eeee.mmm0000000: an f16 that is 2^-8 of
 // the code's value, subnormal codes included. (As bits of an f32 they would be subnormal too, and each product with one
-// costs an Intel core some 150 cycles.)
+// stalls an Intel core.)
 struct E4m3Source {
   static constexpr WeightFormat kFormat = WeightFormat::e4m3;
   static constexpr int kGroup = 2;
